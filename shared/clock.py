@@ -1,0 +1,42 @@
+"""The two clocks. Wall time stamps what people read; steady time decides when things are due."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+MICROSECONDS: Final = 1_000_000
+
+
+class Clock:
+    """Microseconds since the epoch, two ways.
+
+    `steady_us` starts at the wall's reading and then follows the monotonic clock, so a step of the wall neither
+    ends leases nor freezes them. What is stored of it is read by the next process, which clamps it.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._wall = wall
+        self._monotonic = monotonic
+        self._base = wall() - monotonic()
+
+    def wall_us(self) -> int:
+        """The wall clock; may step."""
+        return int(self._wall() * MICROSECONDS)
+
+    def steady_us(self) -> int:
+        """The steady clock; never goes back within a process."""
+        return int((self._base + self._monotonic()) * MICROSECONDS)
+
+
+def iso(us: int) -> str:
+    """RFC 3339 in UTC with microseconds and `Z`."""
+    return datetime.fromtimestamp(us / MICROSECONDS, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def from_iso(text: str) -> int:
+    """Microseconds of an RFC 3339 time with an offset; raises `ValueError` for anything else."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None or "T" not in text.upper():
+        raise ValueError("a time needs a date, a 'T', and an offset such as 'Z' or '+02:00'")
+    return int(moment.timestamp() * MICROSECONDS)

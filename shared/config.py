@@ -1,0 +1,238 @@
+"""`multiclaw.toml`: one file, read by every process of a deployment.
+
+Environment variables override it: `MULTICLAW_LIMITS__QUEUE_MAX=1000` sets `queue_max` of `[limits]`; the value is
+read as TOML where it is TOML, else as text. `STATE_DIRECTORY`, `RUNTIME_DIRECTORY` and `CREDENTIALS_DIRECTORY`,
+as systemd sets them, replace the folders. Relations between limits are checked here, once.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from shared.limits import (
+    DEDUP_SECONDS_MIN,
+    ENVELOPE_BYTES_MAX,
+    LEASE_SECONDS_MAX,
+    POLL_WAIT_SECONDS_MAX,
+    UNIX_PATH_BYTES_MAX,
+)
+from shared.names import ADAPTER, RESERVED, hint, is_name
+
+EXIT_CONFIGURATION: Final = 78
+"""`EX_CONFIG` of sysexits.h: a restart will not mend it, so systemd must not try."""
+
+_ENV_PREFIX: Final = "MULTICLAW_"
+
+
+class ConfigurationFault(Exception):  # noqa: N818 - "fault" is our word for what an operator mends
+    """What is wrong with the configuration, where, and what to do."""
+
+
+class Section(BaseModel):
+    """A table of the file: unknown keys are an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Role = Literal["orchestrator", "pm", "execution"]
+
+
+class Agent(Section):
+    """One agent. `port` 0 lets the kernel choose; `multiclaw status` tells which."""
+
+    role: Role = "execution"
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+
+
+class Channel(Section):
+    """One channel and its members, in the order recipients are reported."""
+
+    members: list[str]
+
+
+class Deployment(Section):
+    """Properties of the whole. `development` opens loopback TCP without a token."""
+
+    name: str = "multiclaw"
+    development: bool = False
+
+
+class Paths(Section):
+    """Folders, relative to the file."""
+
+    state: Path = Path("state")
+    run: Path = Path("run")
+    keys: Path = Path("keys")
+    contracts: Path = Path("contracts")
+
+
+class Limits(Section):
+    """Bounds a deployment may tune. Times are in seconds."""
+
+    envelope_bytes_max: Annotated[int, Field(ge=1024, le=16 * 1024 * 1024)] = ENVELOPE_BYTES_MAX
+    queue_max: Annotated[int, Field(ge=1)] = 500
+    queue_critical_reserve: Annotated[int, Field(ge=0)] = 100
+    lease_seconds: Annotated[float, Field(gt=0, le=LEASE_SECONDS_MAX)] = 30.0
+    attempts_max: Annotated[int, Field(ge=1, le=100)] = 3
+    retry_base_seconds: Annotated[float, Field(ge=0)] = 1.0
+    retry_cap_seconds: Annotated[float, Field(ge=0)] = 60.0
+    outbox_max: Annotated[int, Field(ge=1)] = 1_000
+    outbox_age_seconds_max: Annotated[float, Field(gt=0)] = 3_600.0
+    dedup_seconds: Annotated[float, Field(ge=DEDUP_SECONDS_MIN)] = 24 * 3_600.0
+    link_timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
+    health_poll_seconds: Annotated[float, Field(gt=0)] = 1.0
+    breaker_failures: Annotated[int, Field(ge=1)] = 3
+    breaker_reset_seconds: Annotated[float, Field(gt=0)] = 1.0
+    breaker_reset_cap_seconds: Annotated[float, Field(gt=0)] = 30.0
+    poll_wait_seconds_max: Annotated[float, Field(ge=0, le=POLL_WAIT_SECONDS_MAX)] = POLL_WAIT_SECONDS_MAX
+
+    @model_validator(mode="after")
+    def _relations(self) -> "Limits":
+        if self.dedup_seconds <= self.outbox_age_seconds_max:
+            raise ValueError(
+                "dedup_seconds must exceed outbox_age_seconds_max: a message that waited in an outbox must still "
+                "be recognised as a duplicate"
+            )
+        if self.retry_cap_seconds < self.retry_base_seconds:
+            raise ValueError("retry_cap_seconds must not be under retry_base_seconds")
+        return self
+
+
+class Config(Section):
+    """The whole file, with every path absolute."""
+
+    deployment: Deployment = Deployment()
+    paths: Paths = Paths()
+    limits: Limits = Limits()
+    agents: dict[str, Agent]
+    channels: dict[str, Channel]
+
+    @model_validator(mode="after")
+    def _names(self) -> "Config":
+        for name in (*self.agents, *self.channels):
+            if not is_name(name):
+                raise ValueError(f"{name!r} is not a name: use 1 to 63 of a-z, 0-9 and '-'")
+        for name in self.agents:
+            if name in RESERVED:
+                raise ValueError(f"the agent name {name!r} is reserved; choose another")
+        for channel, spec in self.channels.items():
+            for member in spec.members:
+                if member not in self.agents and member != ADAPTER:
+                    raise ValueError(
+                        f"channel {channel!r} has the unknown member {member!r}.{hint(member, self.agents)}"
+                    )
+            if len(set(spec.members)) != len(spec.members):
+                raise ValueError(f"channel {channel!r} names a member twice")
+        return self
+
+    @property
+    def adapter_state(self) -> Path:
+        """The folder of the adapter's store."""
+        return self.paths.state / "adapter"
+
+    @property
+    def adapter_store(self) -> Path:
+        """The adapter's database."""
+        return self.adapter_state / "store.db"
+
+    @property
+    def adapter_socket(self) -> Path:
+        """Where the adapter listens."""
+        return self.paths.run / "adapter.sock"
+
+    def sidecar_state(self, agent: str) -> Path:
+        """The folder of one sidecar's store and token."""
+        return self.paths.state / f"sidecar-{agent}"
+
+    def sidecar_socket(self, agent: str) -> Path:
+        """Where the sidecar of `agent` listens."""
+        return self.paths.run / f"sidecar-{agent}.sock"
+
+    def sidecar_port_file(self, agent: str) -> Path:
+        """Where a running sidecar writes the loopback port it got."""
+        return self.paths.run / f"sidecar-{agent}.port"
+
+    def token_file(self, agent: str) -> Path:
+        """The bearer token of `agent` for loopback TCP."""
+        return self.sidecar_state(agent) / "token"
+
+
+def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
+    """Read, override, check; raises `ConfigurationFault`."""
+    environ = os.environ if environ is None else environ
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigurationFault(
+            f"there is no configuration at {path}; make one with: multiclaw init --dir {path.parent}"
+        ) from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationFault(f"{path} cannot be read: {error}") from error
+    _override(document, environ)
+    try:
+        config = Config.model_validate(document)
+    except ValidationError as error:
+        raise ConfigurationFault(f"{path}: {_explain(error)}") from error
+    return config.model_copy(update={"paths": _absolute(config.paths, path.absolute().parent, environ)})
+
+
+def check_socket_path(path: Path) -> None:
+    """Refuse a path the kernel would cut; the length is that of its bytes."""
+    length = len(os.fsencode(path))
+    if length > UNIX_PATH_BYTES_MAX:
+        raise ConfigurationFault(
+            f"the socket path {path} has {length} bytes, and the limit is {UNIX_PATH_BYTES_MAX}; use a shorter folder"
+        )
+
+
+def _override(document: dict[str, Any], environ: Mapping[str, str]) -> None:
+    for name, text in environ.items():
+        if not name.startswith(_ENV_PREFIX) or "__" not in name:
+            continue
+        *tables, key = name.removeprefix(_ENV_PREFIX).lower().split("__")
+        table = document
+        for part in tables:
+            table = table.setdefault(part, {})
+        table[key] = _toml_value(text)
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _absolute(paths: Paths, base: Path, environ: Mapping[str, str]) -> Paths:
+    folders = {
+        "state": environ.get("STATE_DIRECTORY"),
+        "run": environ.get("RUNTIME_DIRECTORY"),
+        "keys": environ.get("CREDENTIALS_DIRECTORY"),
+    }
+    given = {name: Path(value) for name, value in folders.items() if value}
+    return Paths(**{name: base / value for name, value in (paths.model_dump() | given).items()})
+
+
+def _explain(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        key = str(fault["loc"][-1])
+        return f"{where!r} is not a known key.{hint(key, _keys_beside(fault['loc']))}"
+    return f"{where}: {fault['msg'].removeprefix('Value error, ')}" if where else fault["msg"]
+
+
+def _keys_beside(where: tuple[str | int, ...]) -> list[str]:
+    sections: dict[str, type[Section]] = {
+        "deployment": Deployment,
+        "paths": Paths,
+        "limits": Limits,
+        "agents": Agent,
+        "channels": Channel,
+    }
+    section = Config if len(where) == 1 else sections[str(where[0])]
+    return list(section.model_fields)

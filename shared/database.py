@@ -1,0 +1,108 @@
+"""SQLite through aiosqlite: one connection, one thread, and work that reaches it as closed units.
+
+A unit is a plain function of the connection. It runs whole in the connection's thread, whatever becomes of the task
+that asked for it, so a cancelled request cannot leave a transaction open.
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Final, TypeVar
+
+import aiosqlite
+
+from shared.config import ConfigurationFault
+
+try:
+    import pysqlite3
+except ImportError:  # no wheel for this platform: the standard library's SQLite serves
+    _sqlite: ModuleType = sqlite3
+else:
+    _sqlite = pysqlite3
+
+SQLITE_VERSION: Final[str] = _sqlite.sqlite_version
+SqliteError: Final[type[Exception]] = _sqlite.Error
+
+T = TypeVar("T")
+
+_PAGE_BYTES: Final = 8192  # three rows of the mean 2 KB share a page; at 4,096 each row takes a page of its own
+_CHECKPOINT_PAGES: Final = 4_000  # 32 MB: rare enough that its stall leaves the 99th percentile alone
+_WAL_BYTES_MAX: Final = 64 * 1024 * 1024
+_BUSY_MS: Final = 5_000
+_CACHE_KIB: Final = 16 * 1024
+
+
+class Database(aiosqlite.Connection):
+    """An aiosqlite connection that also runs units of work."""
+
+    async def run(self, unit: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `unit` in the connection's thread and give what it returns or raises."""
+        result: T = await self._execute(unit, self._conn)  # type: ignore[no-untyped-call]
+        return result
+
+
+def open_database(path: Path, schema: str) -> Database:
+    """A database at `path` with `schema` applied; await it to open. The file is private from birth."""
+
+    def connect() -> sqlite3.Connection:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        connection: sqlite3.Connection = _sqlite.connect(
+            os.fspath(path), isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000
+        )
+        for pragma in (
+            f"page_size={_PAGE_BYTES}",
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            f"wal_autocheckpoint={_CHECKPOINT_PAGES}",
+            f"journal_size_limit={_WAL_BYTES_MAX}",
+            f"cache_size=-{_CACHE_KIB}",
+            "temp_store=MEMORY",
+            "mmap_size=0",
+        ):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+        connection.executescript(schema)
+        return connection
+
+    return Database(connect, iter_chunk_size=64)
+
+
+class transaction:  # noqa: N801 - a context manager, used like a function
+    """An immediate transaction: committed at the end of the block, rolled back when it raises."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._connection.execute("COMMIT")
+        elif self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+
+class StoreLock:
+    """One process per store, by a kernel lock that dies with its holder."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._path = folder / "lock"
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._descriptor)
+            raise ConfigurationFault(
+                f"the store in {folder} is in use by process {holder or 'unknown'}; stop it first"
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let the store go."""
+        os.close(self._descriptor)

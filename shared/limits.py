@@ -1,0 +1,43 @@
+"""Bounds of the wire, each with its reason. Deployments override the tunable ones in `multiclaw.toml`."""
+
+from typing import Final
+
+ENVELOPE_BYTES_MAX: Final = 256 * 1024
+"""Largest canonical envelope. Larger work travels as a file with a receipt."""
+
+BATCH_MESSAGES_MAX: Final = 100
+"""Messages in one batch, on the agents' API and on the link: bounds the work one request can demand."""
+
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Body of a batch. 100 messages of the mean 2 KB fit 40 times over; a sidecar splits what is larger."""
+
+JSON_DEPTH_MAX: Final = 64
+"""Nesting of any JSON we accept; parsers elsewhere fail between 100 and 1,000 levels."""
+
+INTEGER_MAX: Final = 2**53 - 1
+"""Largest integer every JSON reader agrees on (RFC 7493, section 2.2)."""
+
+UNIX_PATH_BYTES_MAX: Final = 107
+"""`sun_path` holds 108 bytes with the closing NUL (unix(7))."""
+
+POLL_WAIT_SECONDS_MAX: Final = 60.0
+"""Longest long-poll, below the idle limits of common proxies and clients."""
+
+POLL_MESSAGES_MAX: Final = 100
+"""Most messages of one hand-over."""
+
+REASON_CHARS_MAX: Final = 1_000
+"""Stored text of a failure's reason."""
+
+RESULT_BYTES_MAX: Final = 16 * 1024
+"""Stored result of a processed message; larger results travel as messages."""
+
+LEASE_SECONDS_MAX: Final = 3_600.0
+"""Longest lease after an extension."""
+
+SIGNATURE_AGE_SECONDS_MAX: Final = 300.0
+"""A signature older (or newer) than this is refused. Messages are signed when they leave the outbox, so the
+age is that of one request; deduplication remembers keys for at least 90 minutes, which is far longer."""
+
+DEDUP_SECONDS_MIN: Final = 90 * 60.0
+"""Keys live at least this long (promise 2)."""

@@ -1,0 +1,54 @@
+"""The link: what sidecars say to the adapter, over its Unix socket, each request and answer signed."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from shared.api import Delivery
+from shared.limits import BATCH_MESSAGES_MAX, POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
+from shared.model import Model
+
+MESSAGES_PATH: Final = "/link/v1/messages"
+POLL_PATH: Final = "/link/v1/poll"
+ACK_PATH: Final = "/link/v1/ack"
+NACK_PATH: Final = "/link/v1/nack"
+EXTEND_PATH: Final = "/link/v1/extend"
+CHANNEL_PATH: Final = "/link/v1/channels/{channel}/messages"
+TASK_PATH: Final = "/link/v1/tasks/{task_id}"
+LINEAGE_PATH: Final = "/link/v1/tasks/{task_id}/lineage"
+
+
+class SubmitRequest(Model):
+    """Signed envelopes of one sidecar, in its agent's order. The answer is a `BatchAnswer`."""
+
+    envelopes: list[dict[str, Any]] = Field(min_length=1, max_length=BATCH_MESSAGES_MAX)
+
+
+class PollRequest(Model):
+    """Hand over up to `max` messages, waiting up to `wait` seconds for the first."""
+
+    wait: Annotated[float, Field(ge=0, le=POLL_WAIT_SECONDS_MAX, strict=False)] = 0.0
+    max: Annotated[int, Field(ge=1, le=POLL_MESSAGES_MAX)] = 10
+
+
+class HandOver(Model):
+    """The answer to a poll."""
+
+    messages: list[Delivery]
+
+
+class AdapterHealth(Model):
+    """Readiness: 200 only when the store is open, checked and takes writes."""
+
+    status: Literal["ready", "not-ready"]
+    pid: int
+    reason: str | None = None
+    sqlite_version: str
+    queues: dict[str, int] = Field(description="messages that wait for each agent or are in its hands")
+
+
+class Liveness(Model):
+    """The process answers."""
+
+    status: Literal["alive"]
+    pid: int

@@ -1,0 +1,1 @@
+"""The HTTP edge that both processes share: a route table served by aiohttp's low-level server, problems, OpenAPI."""
