@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""The adapter: routing, order, the durable store, and what becomes of every delivery. One per deployment."""

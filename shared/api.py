@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from shared.envelope import Content, IdempotencyKey, Name, StoredEnvelope
 from shared.limits import BATCH_MESSAGES_MAX, LEASE_SECONDS_MAX, REASON_CHARS_MAX
@@ -58,7 +58,9 @@ class Queued(Model):
 
 
 class ProblemDocument(Model):
-    """RFC 9457, with what a caller needs to act."""
+    """RFC 9457, with what a caller needs to act. Further members belong to the kind: `errors`, `stale`, `allowed`."""
+
+    model_config = ConfigDict(extra="allow")
 
     type: str
     title: str
@@ -149,7 +151,7 @@ class ExtendRequest(Model):
     """More time: the lease ends `seconds` from now."""
 
     delivery_ids: DeliveryIds
-    seconds: Annotated[float, Field(gt=0, le=LEASE_SECONDS_MAX, strict=False)]
+    seconds: Annotated[float, Field(gt=0, le=LEASE_SECONDS_MAX)]
 
 
 class Lease(Model):

@@ -33,9 +33,9 @@ class ConfigurationFault(Exception):  # noqa: N818 - "fault" is our word for wha
 
 
 class Section(BaseModel):
-    """A table of the file: unknown keys are an error."""
+    """A table of the file: unknown keys are an error, and so are TOML's `inf` and `nan`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 Role = Literal["orchestrator", "pm", "execution"]
@@ -197,6 +197,8 @@ def _override(document: dict[str, Any], environ: Mapping[str, str]) -> None:
         table = document
         for part in tables:
             table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise ConfigurationFault(f"{name} reaches into {part!r}, which is not a table")
         table[key] = _toml_value(text)
 
 

@@ -44,8 +44,8 @@ class Database(aiosqlite.Connection):
         return result
 
 
-def open_database(path: Path, schema: str) -> Database:
-    """A database at `path` with `schema` applied; await it to open. The file is private from birth."""
+async def open_database(path: Path, schema: str) -> Database:
+    """An open database at `path` with `schema` applied. The file is private from birth."""
 
     def connect() -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
@@ -66,7 +66,9 @@ def open_database(path: Path, schema: str) -> Database:
         connection.executescript(schema)
         return connection
 
-    return Database(connect, iter_chunk_size=64)
+    database = Database(connect, iter_chunk_size=64)
+    await database
+    return database
 
 
 class transaction:  # noqa: N801 - a context manager, used like a function
@@ -79,10 +81,12 @@ class transaction:  # noqa: N801 - a context manager, used like a function
         self._connection.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._connection.execute("COMMIT")
-        elif self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        try:
+            if kind is None:
+                self._connection.execute("COMMIT")
+        finally:  # a COMMIT that fails may leave the transaction open, and with it every later BEGIN refused
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
 
 
 class StoreLock:

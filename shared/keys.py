@@ -85,18 +85,19 @@ def load_keyring(folder: Path, agent: str) -> Keyring:
         raise KeyFault(
             f"the key at {path} is open to others (mode {stat.S_IMODE(mode):04o}); close it: chmod 600 {path}"
         )
-    keys = tuple(_parse(line, path) for line in lines if line.strip())
+    keys = tuple(_parse(line, number, path) for number, line in enumerate(lines, 1) if line.strip())
     if not keys:
         raise KeyFault(f"the key file {path} is empty; remove it and run: multiclaw init --dir {folder.parent}")
     return Keyring(agent, keys)
 
 
-def _parse(line: str, path: Path) -> Key:
+def _parse(line: str, number: int, path: Path) -> Key:
+    """The key of one line. Faults quote nothing of it: in a line that lacks its id, the first word is the secret."""
     key_id, _, secret = line.strip().partition(" ")
     try:
         key = Key(key_id, bytes.fromhex(secret))
     except ValueError as error:
-        raise KeyFault(f"a line of {path} is not 'KEY_ID HEX'") from error
+        raise KeyFault(f"line {number} of {path} is not 'KEY_ID HEX'") from error
     if len(key.secret) < _SECRET_BYTES:
-        raise KeyFault(f"the key {key_id!r} in {path} is shorter than {_SECRET_BYTES} bytes")
+        raise KeyFault(f"line {number} of {path} is not 'KEY_ID HEX' with at least {_SECRET_BYTES} bytes of key")
     return key

@@ -27,7 +27,7 @@ class SubmitRequest(Model):
 class PollRequest(Model):
     """Hand over up to `max` messages, waiting up to `wait` seconds for the first."""
 
-    wait: Annotated[float, Field(ge=0, le=POLL_WAIT_SECONDS_MAX, strict=False)] = 0.0
+    wait: Annotated[float, Field(ge=0, le=POLL_WAIT_SECONDS_MAX)] = 0.0
     max: Annotated[int, Field(ge=1, le=POLL_MESSAGES_MAX)] = 10
 
 

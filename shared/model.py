@@ -17,9 +17,12 @@ class Model(BaseModel):
 
 M = TypeVar("M", bound=Model)
 
+_ERRORS_MAX = 20
+"""Faults told at once: a hostile body must not be answered with many times its size."""
+
 
 def check(model: type[M], body: dict[str, Any], at: tuple[str | int, ...] = ()) -> M:
-    """The model of `body`, or a `Problem` whose `field` is the first offender and whose `errors` are all."""
+    """The model of `body`, or a `Problem` whose `field` is the first offender; its `errors` are twenty at most."""
     try:
         return model.model_validate(body)
     except ValidationError as error:
@@ -27,11 +30,12 @@ def check(model: type[M], body: dict[str, Any], at: tuple[str | int, ...] = ()) 
 
 
 def _problem(error: ValidationError, model: type[Model], at: tuple[str | int, ...]) -> Problem:
+    found = error.errors(include_url=False, include_context=False, include_input=False)[:_ERRORS_MAX]
     faults = [
-        {"field": pointer((*at, *fault["loc"])), "detail": _sentence(fault["type"], fault["msg"])}
-        for fault in error.errors(include_url=False, include_context=False, include_input=False)
+        {"field": pointer((*at, *_place(fault["loc"]))), "detail": _sentence(fault["type"], fault["msg"])}
+        for fault in found
     ]
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    first = found[0]
     if first["type"] == "extra_forbidden":
         name = str(first["loc"][-1])
         detail = f"{name!r} is not a field here.{hint(name, model.model_fields)}"
@@ -42,6 +46,11 @@ def _problem(error: ValidationError, model: type[Model], at: tuple[str | int, ..
         field=faults[0]["field"],
         errors=faults,
     )
+
+
+def _place(where: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Where the fault is in the body: pydantic marks a bad key of a mapping by one more step, which no body has."""
+    return where[:-1] if where[-1:] == ("[key]",) else where
 
 
 def _sentence(kind: str, message: str) -> str:

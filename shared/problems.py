@@ -29,6 +29,7 @@ KINDS: Final[dict[str, Kind]] = {
     "signature-stale": Kind(401, "The signature is too old or from the future", retryable=True),
     "sender-forged": Kind(403, "The sender is fixed by the sidecar"),
     "sender-not-allowed": Kind(403, "This agent may not send this contract"),
+    "approval-required": Kind(403, "A human must approve first"),
     "not-a-member": Kind(403, "The agent is not a member of the channel"),
     "not-found": Kind(404, "There is nothing here"),
     "unknown-delivery": Kind(404, "No such delivery belongs to this agent"),
@@ -66,6 +67,7 @@ class Problem(Exception):  # noqa: N818 - the term of RFC 9457
         self,
         kind: str,
         detail: str,
+        /,
         *,
         field: str | None = None,
         retry_after: float | None = None,
@@ -110,7 +112,7 @@ class Problem(Exception):  # noqa: N818 - the term of RFC 9457
         rest = {k: v for k, v in document.items() if k not in _OWN_MEMBERS}
         kind = document.get("type")
         detail = str(document.get("detail", "no detail was given"))
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             kind, detail = "internal", f"unknown problem {kind!r}: {detail}"
         return cls(kind, detail, field=document.get("field"), retry_after=document.get("retry_after"), **rest)
 

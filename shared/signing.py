@@ -59,6 +59,8 @@ def verify_request(
 ) -> tuple[str, Key]:
     """The agent whose sidecar made this request, and the key that answers it; or a `Problem`."""
     where = f"header {REQUEST_HEADER}"
+    if not f"{header}{method}{target}".isascii():  # undecodable bytes arrive as lone surrogates, which no form holds
+        raise Problem("signature-invalid", "The signature and the request line must be ASCII.", field=where)
     parts = (header or "").split(" ")
     if len(parts) != 4:
         raise Problem("unauthenticated", "The request carries no signature.", field=where)

@@ -46,6 +46,8 @@ def _clear_stale(path: Path) -> None:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise ConfigurationFault(f"cannot listen at {path}: {error.strerror}") from error
     if not stat.S_ISSOCK(mode):
         raise ConfigurationFault(f"{path} is not a socket; move it away, it will not be deleted")
     if _is_live(path):

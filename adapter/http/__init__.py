@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""The link's HTTP edge: parse, load, decide, commit, reply."""

@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""The durable store: SQLite behind the port the exchange asks for."""

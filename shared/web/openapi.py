@@ -24,7 +24,7 @@ def problems_of(route: Route) -> list[str]:
     kinds = [*_ALWAYS, *route.problems]
     kinds += _GUARDED if route.guarded else ()
     kinds += _WITH_BODY if route.body else ()
-    kinds += ("invalid-field",) if route.query else ()
+    kinds += ("invalid-field",) if route.query or "{" in route.path else ()
     return sorted(set(kinds))
 
 

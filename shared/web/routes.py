@@ -4,6 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import unquote
 
 from aiohttp import web
 from pydantic import BaseModel
@@ -41,7 +42,7 @@ class Call:
     def query_int(self, name: str, default: int | None, low: int, high: int) -> int:
         """A whole number within bounds."""
         text = self.query(name, None if default is None else str(default))
-        if not text.isascii() or not text.isdecimal() or not low <= int(text[:20]) <= high:
+        if not re.fullmatch(r"\d{1,16}", text, re.ASCII) or not low <= int(text) <= high:
             detail = f"{name!r} must be a whole number from {low} to {high}."
             raise Problem("invalid-field", detail, field=f"query {name}")
         return int(text)
@@ -74,6 +75,8 @@ def json_answer(status: int, value: Any) -> Answer:
 def problem_answer(problem: Problem) -> Answer:
     """An answer of `application/problem+json`, with `Retry-After` where waiting helps."""
     headers = {} if problem.retry_after is None else {"Retry-After": str(max(1, round(problem.retry_after)))}
+    if problem.kind == "method-not-allowed":
+        headers["Allow"] = problem.extra["allowed"]  # RFC 9110, section 15.5.6
     return Answer(problem.status, encode(problem.document()), CONTENT_TYPE, headers)
 
 
@@ -128,7 +131,7 @@ class Table:
         return self._patterns[-1][1]
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
-        """The route and its path parameters, or a `Problem`."""
+        """The route of a path as it was sent, and its parameters decoded (so `%2F` parts nothing), or a `Problem`."""
         methods = self._fixed.get(path)
         parameters: dict[str, str] = {}
         if methods is None:
@@ -143,5 +146,12 @@ class Table:
         for pattern, methods in self._patterns:
             match = pattern.fullmatch(path)
             if match:
-                return methods, match.groupdict()
+                return methods, {name: _decoded(name, value) for name, value in match.groupdict().items()}
         raise Problem("not-found", "No operation has this path; see /openapi.json.")
+
+
+def _decoded(name: str, value: str) -> str:
+    try:
+        return unquote(value, errors="strict")
+    except UnicodeDecodeError as error:
+        raise Problem("invalid-field", "The path does not decode to UTF-8.", field=f"path {name}") from error

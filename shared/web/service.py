@@ -39,7 +39,7 @@ class Service:
 
     def server(self) -> web.Server:
         """A server for any number of sites. A client that goes away cancels its handler."""
-        return _ProblemServer(self._serve, request_factory=self._request, handler_cancellation=True)
+        return _ProblemServer(self._serve, request_factory=self._request, handler_cancellation=True, access_log=None)
 
     async def _openapi(self, _: Call) -> Answer:
         return json_answer(200, self._document)
@@ -67,7 +67,9 @@ class Service:
     async def _answer(self, request: web.BaseRequest) -> Answer:
         call: Call | None = None
         try:
-            route, path = self.table.find(request.method, request.path)
+            if not request.raw_path.isascii():  # RFC 3986; aiohttp's parsers differ here
+                raise Problem("malformed-request", "The target must be ASCII, with the rest percent-encoded.")
+            route, path = self.table.find(request.method, request.rel_url.raw_path)
             call = Call(request, route, path, await _read(request, route))
             if route.guarded:
                 self._guard(call)
@@ -90,6 +92,9 @@ async def _read(request: web.BaseRequest, route: Route) -> bytes:
     )
     if (request.content_length or 0) > route.body_bytes_max:
         raise too_large
+    if request.headers.get("Expect", "").lower() == "100-continue":  # RFC 9110, section 10.1.1: the client waits
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # no part of the answer was sent yet
     try:
         body = await request.read()
     except web.HTTPRequestEntityTooLarge:

@@ -1,0 +1,56 @@
+"""Wiring, in one place: configuration and keys in, a listening adapter out."""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from adapter.broker import Broker
+from adapter.config import policy_of
+from adapter.contracts import load_registry
+from adapter.core.routing import Topology
+from adapter.http.auth import LinkAuth
+from adapter.http.browse import Browse
+from adapter.http.health import Health
+from adapter.http.receive import Receive
+from adapter.http.submit import Submit
+from adapter.http.surface import routes
+from adapter.store.engine import Store
+from shared.clock import Clock
+from shared.config import Config, check_socket_path
+from shared.database import StoreLock
+from shared.keys import load_keyring
+from shared.lifecycle import serving
+from shared.sockets import listen_unix, remove_unix
+from shared.web.service import Service
+
+_log = logging.getLogger(__name__)
+
+
+@contextlib.asynccontextmanager
+async def adapter(config: Config) -> AsyncIterator[None]:
+    """A serving adapter. Raises `ConfigurationFault` or `KeyFault` for what a restart would not mend."""
+    check_socket_path(config.adapter_socket)
+    clock = Clock()
+    topology = Topology.of(config)
+    registry = load_registry(config.paths.contracts)
+    auth = LinkAuth({agent: load_keyring(config.paths.keys, agent) for agent in config.agents}, clock)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(StoreLock(config.adapter_state).release)
+        store = Store(config.adapter_store, topology, policy_of(config.limits), clock)
+        broker = Broker(store, clock)
+        await store.open()
+        stack.push_async_callback(store.close)
+        submit = Submit(broker, auth, topology, registry, clock, config.limits.envelope_bytes_max)
+        receive = Receive(broker, config.limits.poll_wait_seconds_max)
+        table = routes(submit, receive, Browse(store, topology, registry), Health(store))
+        service = Service("Multiclaw adapter", table, auth.guard, auth.seal)
+        runner = await stack.enter_async_context(serving(service.server()))
+        stack.push_async_callback(broker.close)
+        config.paths.run.mkdir(parents=True, exist_ok=True, mode=0o700)
+        listener = listen_unix(config.adapter_socket)
+        stack.callback(remove_unix, config.adapter_socket, config.adapter_socket.lstat().st_ino)
+        await web.SockSite(runner, listener, backlog=1024).start()
+        _log.info("ready", extra={"socket": str(config.adapter_socket)})
+        yield

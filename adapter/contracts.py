@@ -1,0 +1,30 @@
+"""Where contracts come from: those shipped in `contract_files/`, and those of the deployment's own folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from adapter.core.contract import ContractDefinition, Registry
+from shared.config import ConfigurationFault
+from shared.model import check
+from shared.problems import Problem
+from shared.strict_json import decode_object
+
+_SHIPPED: Final = Path(__file__).parent / "contract_files"
+
+
+def load_registry(folder: Path) -> Registry:
+    """Every contract, or a `ConfigurationFault` that names the file and the fault."""
+    definitions = [*_read(_SHIPPED), *_read(folder)]
+    try:
+        return Registry(definitions)
+    except ValueError as error:  # a type defined twice, or a payload schema that is none
+        raise ConfigurationFault(f"the contracts in {folder} do not fit together: {error}") from error
+
+
+def _read(folder: Path) -> Iterator[ContractDefinition]:
+    for path in sorted(folder.glob("*.json")):
+        try:
+            yield check(ContractDefinition, decode_object(path.read_bytes()))
+        except (OSError, Problem) as error:
+            raise ConfigurationFault(f"the contract file {path} cannot be used: {error}") from error

@@ -1,0 +1,162 @@
+"""What can be asked of the exchange, and what it answers. Plain values: they cross from the loop to the writer."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from adapter.core.delivery import Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """An envelope that passed every check that needs no store. Times in steady microseconds."""
+
+    envelope: dict[str, Any]
+    sender: str
+    idempotency_key: bytes
+    content_sha256: bytes
+    channel: str
+    recipients: tuple[str, ...]
+    order_key: int
+    critical: bool
+    keep_forever: bool
+    expires_at_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Hand `count` messages to `recipient`; with `park`, remember the ticket until there is one."""
+
+    recipient: str
+    count: int
+    ticket: int
+    park: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unpark:
+    """The poll with this ticket no longer waits."""
+
+    recipient: str
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """These hand-overs are processed, with the result of each that has one."""
+
+    recipient: str
+    delivery_ids: tuple[str, ...]
+    results: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """This hand-over is not processed. `mode` is `release`, `fail` or `refuse`."""
+
+    recipient: str
+    delivery_id: str
+    mode: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """An answer did not reach its receiver: its hand-overs come back free; those settled since are left alone."""
+
+    recipient: str
+    delivery_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """The leases of these hand-overs end `seconds_us` from now."""
+
+    recipient: str
+    delivery_ids: tuple[str, ...]
+    extension_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: leases may have lapsed, and waiting deliveries may be ready."""
+
+
+Command = Send | Claim | Unpark | Ack | Nack | GiveBack | Extend | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientReport:
+    """How far a message got with one recipient."""
+
+    agent: str
+    status: str
+    reason: str | None
+    unread: int
+    last_seen_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A send is committed; `duplicate` when it had been before."""
+
+    duplicate: bool
+    channel: str
+    sequence: int
+    accepted_at_us: int
+    recipients: tuple[RecipientReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """One message in its receiver's hands."""
+
+    delivery_id: str
+    attempt: int
+    lease_until_us: int
+    envelope: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Where a nacked delivery went."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """The new end of the leases."""
+
+    lease_until_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSend:
+    """What the store remembers of a send by its key."""
+
+    message_id: int
+    content_sha256: bytes
+    channel: str
+    sequence: int
+    accepted_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to be stored: the command, its place, and the bytes that receivers get."""
+
+    message_id: int
+    sequence: int
+    accepted_at_us: int
+    send: Send
+    envelope: bytes
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What the exchange needs to know of the store when it starts."""
+
+    last_message_id: int
+    last_accepted_at_us: int
+    sequences: dict[str, int]
+    live: list[Delivery]

@@ -1,0 +1,96 @@
+"""The state machine of one delivery: one message on its way to one recipient.
+
+This file owns the states and the table of transitions. What is not in the table is illegal and raises.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Final, Optional
+
+
+class State(IntEnum):
+    """The rung a delivery has reached. The numbers are stored."""
+
+    QUEUED = 0
+    LEASED = 1
+    ACKED = 2
+    DEAD = 3
+
+    @property
+    def word(self) -> str:
+        """The name on the wire."""
+        return self.name.lower()
+
+
+class Event(StrEnum):
+    """What can happen to a delivery."""
+
+    LEASE = "lease"  # handed to its recipient
+    ACK = "ack"  # processed
+    RELEASE = "release"  # given back, free of charge
+    FAIL = "fail"  # failed or lapsed, attempts are left
+    EXHAUST = "exhaust"  # failed or lapsed for the last time
+    REFUSE = "refuse"  # the recipient will never take it
+    EXPIRE = "expire"  # its time ran out while it waited
+    EVICT = "evict"  # pushed out of a full queue
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.QUEUED, Event.LEASE): State.LEASED,
+    (State.QUEUED, Event.EXPIRE): State.DEAD,
+    (State.QUEUED, Event.EVICT): State.DEAD,
+    (State.LEASED, Event.ACK): State.ACKED,
+    (State.LEASED, Event.RELEASE): State.QUEUED,
+    (State.LEASED, Event.FAIL): State.QUEUED,
+    (State.LEASED, Event.EXHAUST): State.DEAD,
+    (State.LEASED, Event.REFUSE): State.DEAD,
+}
+
+REASONS: Final[dict[Event, str]] = {
+    Event.EXHAUST: "max-attempts",
+    Event.REFUSE: "refused",
+    Event.EXPIRE: "expired",
+    Event.EVICT: "overflow",
+}
+"""Why a delivery is dead, by the event that killed it (promise 6)."""
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One message for one recipient. Times are steady microseconds.
+
+    `handovers` counts leases, `failures` those that were lost or failed; only failures spend the budget. `solo` asks
+    for a hand-over of its own, after one that ended in silence. `before` and `after` are its neighbours in the line
+    of its order key; `batch` is the number of the hand-over that leased it.
+    """
+
+    message_id: int
+    recipient: str
+    order_key: int
+    critical: bool = False
+    expires_at_us: int | None = None
+    state: State = State.QUEUED
+    handovers: int = 0
+    failures: int = 0
+    solo: bool = False
+    token: str | None = None
+    lease_until_us: int = 0
+    not_before_us: int = 0
+    reason: str | None = None
+    detail: str | None = None
+    result: bytes | None = None
+    before: Optional["Delivery"] = field(default=None, repr=False)
+    after: Optional["Delivery"] = field(default=None, repr=False)
+    batch: int = 0
+
+    def move(self, event: Event) -> None:
+        """Take the transition of `event`; an illegal one raises `ValueError` and changes nothing."""
+        target = TRANSITIONS.get((self.state, event))
+        if target is None:
+            raise ValueError(f"a {self.state.word} delivery cannot {event}")
+        self.state = target
+        self.reason = REASONS.get(event)
+
+    def holds(self, token: str) -> bool:
+        """Whether `token` is that of the lease it is under now."""
+        return self.state is State.LEASED and self.token == token

@@ -1,0 +1,353 @@
+"""The exchange: every command, decided against the mailboxes and one store transaction.
+
+It lives in the writer's thread and is asked for one group of commands at a time, inside the transaction that will
+commit them; what it holds in memory mirrors the committed rows plus that group. If the commit fails, it is thrown
+away and made anew from the store, so that memory never runs ahead of the disk.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from adapter.core.admission import QueueLimits, Verdict
+from adapter.core.commands import (
+    Ack,
+    Claim,
+    Command,
+    Extend,
+    Extended,
+    GiveBack,
+    HandedOver,
+    Nack,
+    NewMessage,
+    RecipientReport,
+    Send,
+    Sent,
+    Settled,
+    Snapshot,
+    StoredSend,
+    Tick,
+    Unpark,
+)
+from adapter.core.delivery import REASONS, Delivery, Event, State
+from adapter.core.mailbox import Mailbox
+from adapter.core.ports import StoreTransaction
+from adapter.core.replies import inherit
+from adapter.core.retry import RetryPolicy
+from shared.clock import MICROSECONDS, iso
+from shared.limits import LEASE_SECONDS_MAX, REASON_CHARS_MAX
+from shared.names import ADAPTER
+from shared.problems import Problem
+from shared.strict_json import encode
+
+_RETRY_AFTER_FULL_SECONDS: Final = 5.0
+_LEASE_US_MAX: Final = int(LEASE_SECONDS_MAX * MICROSECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The numbers of a deployment, and chance: `jitter` in [0, 1), `nonce` a fresh short text."""
+
+    lease_us: int
+    retry: RetryPolicy
+    queue: QueueLimits
+    jitter: Callable[[], float]
+    nonce: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The two clocks, read once per group."""
+
+    wall_us: int
+    steady_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A send that is in the store; it is reported once the whole group is decided."""
+
+    stored: StoredSend
+    deliveries: list[Delivery]
+    duplicate: bool
+
+
+class Exchange:
+    """Mailboxes, sequences and parked polls of one deployment."""
+
+    def __init__(self, agents: list[str], snapshot: Snapshot, policy: Policy, now: Now) -> None:
+        self._policy = policy
+        self._mailboxes = {agent: Mailbox(agent) for agent in agents}
+        self._parked: dict[str, deque[Claim]] = {agent: deque() for agent in agents}
+        self._last_seen: dict[str, int] = {}
+        self._sequences = dict(snapshot.sequences)
+        self._message_ids = itertools.count(snapshot.last_message_id + 1)
+        self._last_message_id = snapshot.last_message_id
+        self._last_stamp_us = snapshot.last_accepted_at_us
+        self._handlers: dict[type, Callable[[Any, StoreTransaction, Now], Any]] = {
+            Send: self._send,
+            Claim: self._claim,
+            Unpark: self._unpark,
+            Ack: self._ack,
+            Nack: self._nack,
+            GiveBack: self._give_back,
+            Extend: self._extend,
+            Tick: self._tick,
+        }
+        for delivery in snapshot.live:
+            self._clamp(delivery, now.steady_us)
+            self._mailboxes.setdefault(delivery.recipient, Mailbox(delivery.recipient)).add(delivery)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget what the last group touched."""
+        self._changed: dict[tuple[int, str], Delivery] = {}
+        self._new_sequences: dict[str, int] = {}
+        self.handed_over: list[tuple[int, str, list[HandedOver]]] = []
+
+    def apply(self, commands: list[Command], store: StoreTransaction, now: Now) -> list[Any]:
+        """Decide a group. Gives an outcome per command, in order; a refused one's outcome is its `Problem`.
+
+        Parked polls that can be served now are, in the same transaction: see `handed_over`, a list of
+        (ticket, recipient, messages).
+        """
+        self._begin()
+        outcomes = [self._apply_one(command, store, now) for command in commands]
+        self._serve_parked(store, now)
+        if self._changed:
+            store.save_deliveries(self._changed.values())
+        if self._new_sequences:
+            store.save_sequences(self._new_sequences, self._last_message_id)
+        return [self._report(outcome) if isinstance(outcome, _Place) else outcome for outcome in outcomes]
+
+    def depths(self) -> dict[str, int]:
+        """Live deliveries per agent."""
+        return {agent: len(mailbox.live) for agent, mailbox in self._mailboxes.items()}
+
+    def next_due_us(self) -> int | None:
+        """When a `Tick` is due, at the earliest."""
+        dues = [due for mailbox in self._mailboxes.values() if (due := mailbox.next_due_us()) is not None]
+        return min(dues) if dues else None
+
+    def _apply_one(self, command: Command, store: StoreTransaction, now: Now) -> Any:
+        try:
+            return self._handlers[type(command)](command, store, now)
+        except Problem as problem:
+            return problem
+
+    # Sending
+
+    def _send(self, send: Send, store: StoreTransaction, now: Now) -> _Place:
+        known = store.find_send(send.sender, send.idempotency_key)
+        if known is not None:
+            return self._again(send, known, store)
+        if send.expires_at_us is not None and send.expires_at_us <= now.wall_us:
+            raise Problem("expired", "expires_at has passed; nothing was sent.", field="/expires_at")
+        envelope = inherit(send, self._sequences.get, store.envelope_at)
+        verdicts = [self._verdict(recipient, send) for recipient in send.recipients]
+        stored = self._store(send, envelope, store, now)
+        deliveries = [
+            self._deliver(send, stored.message_id, recipient, verdict)
+            for recipient, verdict in zip(send.recipients, verdicts, strict=True)
+        ]
+        return _Place(stored, deliveries, duplicate=False)
+
+    def _again(self, send: Send, known: StoredSend, store: StoreTransaction) -> _Place:
+        if known.content_sha256 != send.content_sha256:
+            raise Problem(
+                "idempotency-conflict",
+                f"This key was used for other content, at {known.channel} {known.sequence}; use a new key.",
+                field="/idempotency_key",
+            )
+        current = [
+            self._changed.get((delivery.message_id, delivery.recipient), delivery)
+            for delivery in store.deliveries_of(known.message_id)
+        ]
+        fresh = [d for (message_id, _), d in self._changed.items() if message_id == known.message_id]
+        return _Place(known, current or fresh, duplicate=True)
+
+    def _store(self, send: Send, envelope: dict[str, Any], store: StoreTransaction, now: Now) -> StoredSend:
+        self._last_stamp_us = stamp_us = max(self._last_stamp_us, now.wall_us)
+        self._last_message_id = message_id = next(self._message_ids)
+        sequence = self._sequences.get(send.channel, 0) + 1
+        self._sequences[send.channel] = self._new_sequences[send.channel] = sequence
+        complete = {
+            **envelope,
+            "channel_sequence_id": sequence,
+            "timestamp_iso8601": iso(stamp_us),
+            "priority": "critical" if send.critical else "normal",
+        }
+        store.add_message(NewMessage(message_id, sequence, stamp_us, send, encode(complete)))
+        return StoredSend(message_id, send.content_sha256, send.channel, sequence, stamp_us)
+
+    def _verdict(self, recipient: str, send: Send) -> Verdict:
+        if recipient == ADAPTER:
+            return Verdict.ADMIT
+        mailbox = self._mailboxes[recipient]
+        limits = self._policy.queue
+        depth = len(mailbox.live)
+        evictable = depth >= limits.queue_max and mailbox.oldest_evictable() is not None
+        verdict = limits.admit(depth, critical=send.critical, evictable=evictable)
+        if verdict is Verdict.REFUSE_SEND:
+            detail = f"The queue of {recipient!r} holds {depth} messages and takes no more; retry later."
+            raise Problem("queue-full", detail, field="/to", retry_after=_RETRY_AFTER_FULL_SECONDS)
+        return verdict
+
+    def _deliver(self, send: Send, message_id: int, recipient: str, verdict: Verdict) -> Delivery:
+        delivery = Delivery(message_id, recipient, send.order_key, send.critical, send.expires_at_us)
+        if recipient == ADAPTER:
+            delivery.state = State.ACKED  # its own copy: it has read it by storing it
+        elif verdict is Verdict.DEAD_ON_ARRIVAL:
+            delivery.state, delivery.reason = State.DEAD, REASONS[Event.EVICT]
+        else:
+            mailbox = self._mailboxes[recipient]
+            oldest = mailbox.oldest_evictable() if verdict is Verdict.EVICT_OLDEST else None
+            if oldest is not None:
+                mailbox.evict(oldest)
+                self._touch(oldest)
+            mailbox.add(delivery)
+        self._touch(delivery)
+        return delivery
+
+    def _report(self, place: _Place) -> Sent:
+        recipients = tuple(
+            RecipientReport(
+                d.recipient,
+                d.state.word,
+                d.reason,
+                len(self._mailboxes[d.recipient].live) if d.recipient in self._mailboxes else 0,
+                self._last_seen.get(d.recipient),
+            )
+            for d in place.deliveries
+        )
+        stored = place.stored
+        return Sent(place.duplicate, stored.channel, stored.sequence, stored.accepted_at_us, recipients)
+
+    # Handing over
+
+    def _claim(self, claim: Claim, store: StoreTransaction, now: Now) -> list[HandedOver] | None:
+        """Messages, or None when there are none and the claim is parked."""
+        self._last_seen[claim.recipient] = now.wall_us
+        handed = self._hand_over(claim, store, now)
+        if handed or not claim.park:
+            return handed
+        self._parked[claim.recipient].append(claim)
+        return None
+
+    def _hand_over(self, claim: Claim, store: StoreTransaction, now: Now) -> list[HandedOver]:
+        mailbox = self._mailboxes[claim.recipient]
+        lease_until_us = now.steady_us + self._policy.lease_us
+        leased, expired = mailbox.claim(claim.count, now.steady_us, lease_until_us, self._mint)
+        for delivery in (*leased, *expired):
+            self._touch(delivery)
+        envelopes = store.envelopes([delivery.message_id for delivery in leased])
+        return [HandedOver(d.token or "", d.handovers, d.lease_until_us, envelopes[d.message_id]) for d in leased]
+
+    def _serve_parked(self, store: StoreTransaction, now: Now) -> None:
+        for recipient, waiting in self._parked.items():
+            while waiting:
+                handed = self._hand_over(waiting[0], store, now)
+                if not handed:
+                    break
+                self.handed_over.append((waiting.popleft().ticket, recipient, handed))
+
+    def _unpark(self, unpark: Unpark, *_: object) -> None:
+        waiting = self._parked[unpark.recipient]
+        self._parked[unpark.recipient] = deque(claim for claim in waiting if claim.ticket != unpark.ticket)
+
+    def _mint(self, delivery: Delivery) -> str:
+        return f"{delivery.message_id:x}.{delivery.handovers:x}.{self._policy.nonce()}"
+
+    # Settling
+
+    def _ack(self, ack: Ack, store: StoreTransaction, _: Now) -> list[str]:
+        deliveries = [self._find(ack.recipient, token, store) for token in ack.delivery_ids]
+        stale, acked = [], []
+        for delivery, token in zip(deliveries, ack.delivery_ids, strict=True):
+            if delivery.holds(token):
+                delivery.result = ack.results.get(token)
+                self._mailboxes[ack.recipient].ack(delivery)
+                self._touch(delivery)
+            elif delivery.state is not State.ACKED or delivery.token != token:
+                stale.append(token)
+                continue
+            acked.append(token)
+        if stale:
+            detail = f"{len(stale)} of these hand-overs have ended; the messages were or will be handed over again."
+            raise Problem("stale-lease", detail, field="/delivery_ids", stale=stale, acked=acked)
+        return acked
+
+    def _nack(self, nack: Nack, store: StoreTransaction, now: Now) -> Settled:
+        delivery = self._held(nack.recipient, nack.delivery_id, store, "/delivery_id")
+        mailbox = self._mailboxes[nack.recipient]
+        delivery.detail = nack.reason[:REASON_CHARS_MAX] if nack.reason else None
+        if nack.mode == "refuse":
+            mailbox.refuse(delivery)
+            self._touch(delivery)
+        elif nack.mode == "release":
+            self._touch(*mailbox.release(delivery))
+        else:
+            self._fail(mailbox, delivery, now, silent=False)
+        return Settled(delivery.state.word)
+
+    def _extend(self, extend: Extend, store: StoreTransaction, now: Now) -> Extended:
+        held = [self._held(extend.recipient, token, store, "/delivery_ids") for token in extend.delivery_ids]
+        lease_until_us = now.steady_us + extend.extension_us
+        for delivery in held:
+            self._mailboxes[extend.recipient].extend(delivery, lease_until_us)
+            self._touch(delivery)
+        return Extended(lease_until_us)
+
+    def _give_back(self, give_back: GiveBack, *_: object) -> None:
+        mailbox = self._mailboxes[give_back.recipient]
+        for token in give_back.delivery_ids:
+            delivery = mailbox.live.get(_message_id(token))
+            if delivery is not None and delivery.holds(token):
+                self._touch(*mailbox.release(delivery))
+
+    def _tick(self, _: Tick, __: StoreTransaction, now: Now) -> None:
+        for mailbox in self._mailboxes.values():
+            for delivery in mailbox.lapsed(now.steady_us):
+                self._fail(mailbox, delivery, now, silent=True)
+
+    def _fail(self, mailbox: Mailbox, delivery: Delivery, now: Now, *, silent: bool) -> None:
+        retry = self._policy.retry
+        failures = delivery.failures + 1
+        wait_us = None if retry.is_spent(failures) else retry.delay_us(failures, self._policy.jitter())
+        retry_at_us = None if wait_us is None else now.steady_us + wait_us
+        self._touch(*mailbox.fail(delivery, retry_at_us, silent=silent))
+
+    def _held(self, recipient: str, token: str, store: StoreTransaction, field: str) -> Delivery:
+        delivery = self._find(recipient, token, store)
+        if not delivery.holds(token):
+            detail = f"The hand-over {token} has ended; nothing was changed."
+            raise Problem("stale-lease", detail, field=field, stale=[token])
+        return delivery
+
+    def _find(self, recipient: str, token: str, store: StoreTransaction) -> Delivery:
+        message_id = _message_id(token)
+        delivery = self._mailboxes[recipient].live.get(message_id) or self._changed.get((message_id, recipient))
+        delivery = delivery or store.find_delivery(message_id, recipient)
+        if delivery is None:
+            raise Problem("unknown-delivery", f"No hand-over {token!r} was made to {recipient!r}.")
+        return delivery
+
+    def _touch(self, *deliveries: Delivery) -> None:
+        for delivery in deliveries:
+            self._changed[delivery.message_id, delivery.recipient] = delivery
+
+    def _clamp(self, delivery: Delivery, now_us: int) -> None:
+        """A stored deadline was read off an earlier process's clock: it may lie no further off than it ever could."""
+        if delivery.state is State.LEASED:
+            delivery.lease_until_us = min(delivery.lease_until_us, now_us + _LEASE_US_MAX)
+        delivery.not_before_us = min(delivery.not_before_us, now_us + self._policy.retry.cap_us)
+
+
+def _message_id(token: str) -> int:
+    head = token.partition(".")[0]
+    try:
+        return int(head, 16) if len(head) <= 16 else -1
+    except ValueError:
+        return -1

@@ -1,0 +1,184 @@
+"""One recipient's live deliveries: who is next, and what a failure takes with it.
+
+Deliveries of one order key form a line, in commit order. A delivery may be handed out only when it heads its line or
+stands behind others of the same hand-over (promise 3). Lines are linked lists, so every act costs the same however
+long the queue is; the heaps are lazy: what they name is checked when it comes up.
+"""
+
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from typing import Final
+
+from adapter.core.delivery import Delivery, Event, State
+
+_SLACK: Final = 64
+"""How many outdated entries a heap may hold beyond twice its live ones before it is made anew."""
+
+
+class Mailbox:
+    """The queue of one recipient. Methods give back what they changed, for the store."""
+
+    def __init__(self, recipient: str) -> None:
+        self.recipient = recipient
+        self.live: dict[int, Delivery] = {}
+        self._tails: dict[int, Delivery] = {}
+        self._ready: list[int] = []
+        self._later: list[tuple[int, int]] = []
+        self._leases: list[tuple[int, int]] = []
+        self._batch = 0
+
+    def add(self, delivery: Delivery) -> None:
+        """Put a new or reloaded delivery at the end of its line."""
+        tail = self._tails.get(delivery.order_key)
+        if tail is not None:
+            tail.after, delivery.before = delivery, tail
+        self._tails[delivery.order_key] = delivery
+        self.live[delivery.message_id] = delivery
+        if delivery.state is State.LEASED:
+            heappush(self._leases, (delivery.lease_until_us, delivery.message_id))
+        else:
+            self._offer(delivery)
+
+    def claim(
+        self, count: int, now_us: int, lease_until_us: int, mint: Callable[[Delivery], str]
+    ) -> tuple[list[Delivery], list[Delivery]]:
+        """Lease up to `count` deliveries, in commit order: those handed out, and those found expired."""
+        self._batch += 1
+        handed: list[Delivery] = []
+        expired: list[Delivery] = []
+        self._wake(now_us)
+        while self._ready and len(handed) < count:
+            delivery = self.live.get(self._ready[0])
+            if delivery is None or not self._may_leave(delivery, now_us):
+                heappop(self._ready)
+                continue
+            if delivery.expires_at_us is not None and delivery.expires_at_us <= now_us:
+                self._end(delivery, Event.EXPIRE)
+                expired.append(delivery)
+                continue
+            if delivery.solo and handed:
+                break
+            heappop(self._ready)
+            self._lease(delivery, lease_until_us, mint)
+            handed.append(delivery)
+            if delivery.solo:
+                break
+        return handed, expired
+
+    def ack(self, delivery: Delivery) -> None:
+        """It is processed."""
+        self._end(delivery, Event.ACK)
+
+    def refuse(self, delivery: Delivery) -> None:
+        """Its recipient will never take it."""
+        self._end(delivery, Event.REFUSE)
+
+    def evict(self, delivery: Delivery) -> None:
+        """It makes room."""
+        self._end(delivery, Event.EVICT)
+
+    def release(self, delivery: Delivery) -> list[Delivery]:
+        """It comes back free of charge, and with it the later ones of its line."""
+        return self._give_back(delivery, Event.RELEASE)
+
+    def fail(self, delivery: Delivery, retry_at_us: int | None, *, silent: bool) -> list[Delivery]:
+        """It failed: back to the queue at `retry_at_us`, or dead where that is none.
+
+        `silent` means that its lease lapsed without a word, so its receiver may have crashed over it: next time it is
+        handed out alone.
+        """
+        delivery.failures += 1
+        delivery.solo = silent
+        if retry_at_us is None:
+            followers = self._release_followers(delivery)
+            self._end(delivery, Event.EXHAUST)
+            return [delivery, *followers]
+        delivery.not_before_us = retry_at_us
+        return self._give_back(delivery, Event.FAIL)
+
+    def extend(self, delivery: Delivery, lease_until_us: int) -> None:
+        """Its lease ends later, or sooner."""
+        delivery.lease_until_us = lease_until_us
+        heappush(self._leases, (lease_until_us, delivery.message_id))
+
+    def lapsed(self, now_us: int) -> Iterator[Delivery]:
+        """Deliveries whose lease has ended, in commit order. The caller fails each before it takes the next."""
+        due: list[int] = []
+        while self._leases and self._leases[0][0] <= now_us:
+            heappush(due, heappop(self._leases)[1])
+        while due:
+            delivery = self.live.get(heappop(due))
+            if delivery is not None and delivery.state is State.LEASED and delivery.lease_until_us <= now_us:
+                yield delivery
+
+    def next_due_us(self) -> int | None:
+        """When a lease may lapse or a waiting delivery becomes ready, at the earliest."""
+        heads = [heap[0][0] for heap in (self._leases, self._later) if heap]
+        return min(heads) if heads else None
+
+    def oldest_evictable(self) -> Delivery | None:
+        """The oldest queued delivery of normal priority; a leased one is in its receiver's hands and stays."""
+        queued = (d for d in self.live.values() if d.state is State.QUEUED and not d.critical)
+        return next(queued, None)
+
+    def _may_leave(self, delivery: Delivery, now_us: int) -> bool:
+        if delivery.state is not State.QUEUED or delivery.not_before_us > now_us:
+            return False
+        return delivery.before is None or delivery.before.batch == self._batch
+
+    def _lease(self, delivery: Delivery, lease_until_us: int, mint: Callable[[Delivery], str]) -> None:
+        delivery.move(Event.LEASE)
+        delivery.handovers += 1
+        delivery.token = mint(delivery)
+        delivery.lease_until_us = lease_until_us
+        delivery.batch = self._batch
+        heappush(self._leases, (lease_until_us, delivery.message_id))
+        if delivery.after is not None:
+            heappush(self._ready, delivery.after.message_id)
+
+    def _give_back(self, delivery: Delivery, event: Event) -> list[Delivery]:
+        followers = self._release_followers(delivery)
+        self._requeue(delivery, event)
+        return [delivery, *followers]
+
+    def _release_followers(self, delivery: Delivery) -> list[Delivery]:
+        released = []
+        follower = delivery.after
+        while follower is not None:
+            if follower.state is State.LEASED:
+                self._requeue(follower, Event.RELEASE)
+                released.append(follower)
+            follower = follower.after
+        return released
+
+    def _requeue(self, delivery: Delivery, event: Event) -> None:
+        delivery.move(event)
+        delivery.lease_until_us = 0
+        delivery.batch = 0
+        self._offer(delivery)
+
+    def _offer(self, delivery: Delivery) -> None:
+        if delivery.not_before_us:
+            heappush(self._later, (delivery.not_before_us, delivery.message_id))
+        heappush(self._ready, delivery.message_id)
+        if len(self._ready) > 2 * len(self.live) + _SLACK:
+            self._ready = sorted(self.live)  # sheds what was settled while its recipient did not poll
+
+    def _wake(self, now_us: int) -> None:
+        while self._later and self._later[0][0] <= now_us:
+            heappush(self._ready, heappop(self._later)[1])
+
+    def _end(self, delivery: Delivery, event: Event) -> None:
+        delivery.move(event)
+        before, after = delivery.before, delivery.after
+        if before is not None:
+            before.after = after
+        if after is not None:
+            after.before = before
+            heappush(self._ready, after.message_id)
+        elif before is not None:
+            self._tails[delivery.order_key] = before
+        else:
+            del self._tails[delivery.order_key]
+        delivery.before = delivery.after = None
+        del self.live[delivery.message_id]

@@ -1,0 +1,35 @@
+"""What the exchange asks of a store, inside one transaction. Engines are proven by one conformance suite."""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from adapter.core.commands import NewMessage, StoredSend
+from adapter.core.delivery import Delivery
+
+
+class StoreTransaction(Protocol):
+    """Reads see everything this transaction has added. Nothing is visible outside before the commit."""
+
+    def find_send(self, sender: str, idempotency_key: bytes) -> StoredSend | None:
+        """The send that used this key, if it is remembered."""
+
+    def add_message(self, message: NewMessage) -> None:
+        """Store a message under its place in its channel."""
+
+    def envelope_at(self, channel: str, sequence: int) -> bytes | None:
+        """The stored envelope at a place, if it is retained."""
+
+    def envelopes(self, message_ids: list[int]) -> Mapping[int, bytes]:
+        """The stored envelopes of these messages."""
+
+    def deliveries_of(self, message_id: int) -> list[Delivery]:
+        """Every delivery of a message, settled ones included, in the order they were made."""
+
+    def find_delivery(self, message_id: int, recipient: str) -> Delivery | None:
+        """One delivery, settled or not."""
+
+    def save_deliveries(self, deliveries: Iterable[Delivery]) -> None:
+        """Store these deliveries as they are now, new ones included."""
+
+    def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
+        """Store the newest sequence of these channels, and the newest message id."""

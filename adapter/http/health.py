@@ -1,0 +1,45 @@
+"""Whether the process lives, whether it can serve, and figures for both."""
+
+import os
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from adapter.store.engine import Store
+from shared.database import SQLITE_VERSION
+from shared.web.routes import Answer, Call, json_answer
+
+METRICS_TYPE = "text/plain"
+
+
+class Health:
+    """Liveness, readiness and metrics."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._registry = CollectorRegistry()
+        self._ready = Gauge("multiclaw_adapter_ready", "1 when the store takes writes", registry=self._registry)
+        self._queue = Gauge("multiclaw_queue_depth", "Deliveries queued or leased", ["agent"], registry=self._registry)
+
+    async def ready(self, _: Call) -> Answer:
+        """200 only when the store is open, checked and takes writes; 503 says why not."""
+        fault = self._store.fault
+        body = {
+            "status": "ready" if fault is None else "not-ready",
+            "pid": os.getpid(),
+            "sqlite_version": SQLITE_VERSION,
+            "queues": self._store.depths(),
+        }
+        if fault is not None:
+            body["reason"] = fault
+        return json_answer(200 if fault is None else 503, body)
+
+    async def alive(self, _: Call) -> Answer:
+        """The process answers; nothing is said of the store."""
+        return json_answer(200, {"status": "alive", "pid": os.getpid()})
+
+    async def metrics(self, _: Call) -> Answer:
+        """Prometheus text."""
+        self._ready.set(self._store.fault is None)
+        for agent, depth in self._store.depths().items():
+            self._queue.labels(agent).set(depth)
+        return Answer(200, generate_latest(self._registry), METRICS_TYPE)

@@ -1,0 +1,76 @@
+"""What a receiving sidecar asks for: hand-overs, and how each ended."""
+
+from typing import Any
+
+import orjson
+
+from adapter.broker import Broker
+from adapter.core.commands import Ack, Extend, Extended, HandedOver, Nack, Settled
+from shared.api import AckRequest, ExtendRequest, NackRequest
+from shared.clock import MICROSECONDS, iso
+from shared.limits import RESULT_BYTES_MAX
+from shared.link import PollRequest
+from shared.model import check
+from shared.problems import Problem
+from shared.strict_json import encode
+from shared.web.routes import Answer, Call, json_answer
+
+
+class Receive:
+    """Poll, ack, nack and extend."""
+
+    def __init__(self, broker: Broker, poll_wait_seconds_max: float) -> None:
+        self._broker = broker
+        self._poll_wait_seconds_max = poll_wait_seconds_max
+
+    async def poll(self, call: Call) -> Answer:
+        """Messages, or an empty list when the wait is over. An answer nobody takes gives the leases back."""
+        request = check(PollRequest, call.json())
+        wait = min(request.wait, self._poll_wait_seconds_max)
+        handed = await self._broker.poll(call.agent, request.max, wait)
+        body = orjson.dumps({"messages": [_delivery(message) for message in handed]})
+        return Answer(200, body, undelivered=lambda: self._broker.give_back(call.agent, handed))
+
+    async def ack(self, call: Call) -> Answer:
+        """The acked ids; 409 `stale-lease` when one had ended, the others being acked."""
+        request = check(AckRequest, call.json())
+        acked = await self._broker.ask(Ack(call.agent, tuple(request.delivery_ids), _results(request)))
+        return json_answer(200, {"acked": acked})
+
+    async def nack(self, call: Call) -> Answer:
+        """Where the delivery went."""
+        request = check(NackRequest, call.json())
+        settled: Settled = await self._broker.ask(Nack(call.agent, request.delivery_id, request.mode, request.reason))
+        return json_answer(200, {"delivery_id": request.delivery_id, "status": settled.status})
+
+    async def extend(self, call: Call) -> Answer:
+        """The new end of each lease."""
+        request = check(ExtendRequest, call.json())
+        extended: Extended = await self._broker.ask(
+            Extend(call.agent, tuple(request.delivery_ids), int(request.seconds * MICROSECONDS))
+        )
+        until = iso(extended.lease_until_us)
+        leases = [{"delivery_id": token, "lease_expires_at": until} for token in request.delivery_ids]
+        return json_answer(200, {"leases": leases})
+
+
+def _delivery(message: HandedOver) -> dict[str, Any]:
+    return {
+        "delivery_id": message.delivery_id,
+        "attempt": message.attempt,
+        "redelivered": message.attempt > 1,
+        "lease_expires_at": iso(message.lease_until_us),
+        "envelope": orjson.Fragment(message.envelope),
+    }
+
+
+def _results(request: AckRequest) -> dict[str, bytes]:
+    results = {token: encode(result) for token, result in (request.results or {}).items()}
+    for token, result in results.items():
+        where = f"/results/{token}"
+        if token not in request.delivery_ids:
+            raise Problem("invalid-field", f"{token!r} has a result and is not acked here.", field=where)
+        if len(result) > RESULT_BYTES_MAX:
+            detail = f"A result may have {RESULT_BYTES_MAX} bytes; send what is larger as a message."
+            raise Problem("invalid-field", detail, field=where)
+    return results

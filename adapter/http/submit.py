@@ -1,0 +1,113 @@
+"""Sends: each envelope of a request is checked apart, all that pass enter one group, and each has its own outcome."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+from adapter.broker import Broker
+from adapter.core.commands import RecipientReport, Send, Sent
+from adapter.core.contract import Registry, role_of
+from adapter.core.routing import Topology, order_key
+from adapter.http.auth import LinkAuth
+from shared.canonical import canonical
+from shared.clock import Clock, from_iso, iso
+from shared.envelope import Envelope, content_sha256
+from shared.link import SubmitRequest
+from shared.model import check
+from shared.problems import Problem
+from shared.signing import verify_envelope
+from shared.web.routes import Answer, Call, json_answer
+
+
+class Submit:
+    """`POST /link/v1/messages`."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        auth: LinkAuth,
+        topology: Topology,
+        registry: Registry,
+        clock: Clock,
+        envelope_bytes_max: int,
+    ) -> None:
+        self._broker = broker
+        self._auth = auth
+        self._topology = topology
+        self._registry = registry
+        self._clock = clock
+        self._envelope_bytes_max = envelope_bytes_max
+
+    async def handle(self, call: Call) -> Answer:
+        """200 with an outcome per envelope, in order."""
+        envelopes = check(SubmitRequest, call.json()).envelopes
+        pending = [self._submit(envelope, call) for envelope in envelopes]
+        futures = [entry for entry in pending if isinstance(entry, asyncio.Future)]
+        await asyncio.gather(*futures, return_exceptions=True)
+        outcomes = [_outcome(entry, envelope) for entry, envelope in zip(pending, envelopes, strict=True)]
+        return json_answer(200, {"outcomes": outcomes})
+
+    def _submit(self, envelope: dict[str, Any], call: Call) -> "asyncio.Future[Sent] | Problem":
+        try:
+            return self._broker.submit(self.command(envelope, call.agent, len(call.body)))
+        except Problem as problem:
+            return problem
+
+    def command(self, envelope: dict[str, Any], agent: str, body_bytes: int) -> Send:
+        """The command of a signed envelope; raises a `Problem` for anything that is not right with it."""
+        model = check(Envelope, envelope)
+        if model.sender != agent:
+            detail = f"The sidecar of {agent!r} cannot send as {model.sender!r}."
+            raise Problem("sender-forged", detail, field="/sender")
+        verify_envelope(envelope, self._auth.keyring(agent), self._clock.wall_us())
+        if body_bytes > self._envelope_bytes_max:  # else no envelope of the request can be over it
+            self._check_size(envelope)
+        contract = self._registry.find(model.type)
+        contract.check(envelope, role_of(agent, self._topology.roles))
+        return Send(
+            envelope=envelope,
+            sender=agent,
+            idempotency_key=UUID(model.idempotency_key).bytes,
+            content_sha256=content_sha256(envelope),
+            channel=model.to,
+            recipients=self._topology.recipients(model.to, agent),
+            order_key=order_key(envelope),
+            critical=contract.critical,
+            keep_forever=contract.definition.retention == "contract",
+            expires_at_us=None if model.expires_at is None else from_iso(model.expires_at),
+        )
+
+    def _check_size(self, envelope: dict[str, Any]) -> None:
+        size = len(canonical({k: v for k, v in envelope.items() if k != "signature"}))
+        if size > self._envelope_bytes_max:
+            detail = f"The envelope has {size} bytes; the limit is {self._envelope_bytes_max}. Send a file receipt."
+            raise Problem("message-too-large", detail, field="")
+
+
+def _outcome(entry: "asyncio.Future[Sent] | Problem", envelope: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(entry, Problem):
+        return {"code": entry.status, "problem": entry.document()}
+    error = entry.exception()
+    if isinstance(error, Problem):
+        return {"code": error.status, "problem": error.document()}
+    if error is not None:
+        raise error
+    sent = entry.result()
+    return {"code": 200 if sent.duplicate else 201, "answer": _accepted(sent, envelope["idempotency_key"])}
+
+
+def _accepted(sent: Sent, key: str) -> dict[str, Any]:
+    return {
+        "status": "duplicate" if sent.duplicate else "accepted",
+        "channel": sent.channel,
+        "channel_sequence_id": sent.sequence,
+        "timestamp_iso8601": iso(sent.accepted_at_us),
+        "idempotency_key": key,
+        "recipients": [_recipient(report) for report in sent.recipients],
+    }
+
+
+def _recipient(report: RecipientReport) -> dict[str, Any]:
+    reason = {} if report.reason is None else {"reason": report.reason}
+    last_seen = None if report.last_seen_us is None else iso(report.last_seen_us)
+    return {"agent": report.agent, "status": report.status, "unread": report.unread, "last_seen": last_seen} | reason

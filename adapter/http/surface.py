@@ -1,0 +1,87 @@
+"""Every route of the link, in one table."""
+
+from adapter.http.browse import Browse
+from adapter.http.health import METRICS_TYPE, Health
+from adapter.http.receive import Receive
+from adapter.http.submit import Submit
+from shared import link
+from shared.api import (
+    AckAnswer,
+    AckRequest,
+    BatchAnswer,
+    ExtendAnswer,
+    ExtendRequest,
+    LineageView,
+    NackAnswer,
+    NackRequest,
+    RangeAnswer,
+    TaskView,
+)
+from shared.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, RESULT_BYTES_MAX
+from shared.web.routes import Query, Route
+
+_SIGNED = ("signature-invalid", "signature-stale")
+_STORE = ("store-unavailable",)
+_LEASE = (*_SIGNED, *_STORE, "stale-lease", "unknown-delivery")
+_OUTCOMES = (
+    "sender-forged", "sender-not-allowed", "approval-required", "not-a-member", "unknown-recipient",
+    "unknown-contract", "contract-violation", "idempotency-conflict", "expired", "queue-full", "message-too-large",
+)  # fmt: skip
+_ACK_BYTES_MAX = BATCH_MESSAGES_MAX * (RESULT_BYTES_MAX + 256)
+_SEQUENCE = {"type": "integer", "minimum": 1}
+
+
+def routes(submit: Submit, receive: Receive, browse: Browse, health: Health) -> list[Route]:
+    """The table."""
+    return [
+        Route(
+            "POST", link.MESSAGES_PATH, "submit", "Send signed envelopes; each has its own outcome.", submit.handle,
+            {200: BatchAnswer}, body=link.SubmitRequest, body_bytes_max=BATCH_BYTES_MAX,
+            problems=(*_SIGNED, *_STORE, *_OUTCOMES),
+        ),
+        Route(
+            "POST", link.POLL_PATH, "poll", "Hand over messages, waiting for the first.", receive.poll,
+            {200: link.HandOver}, body=link.PollRequest, problems=(*_SIGNED, *_STORE),
+        ),
+        Route(
+            "POST", link.ACK_PATH, "ack", "Messages are processed.", receive.ack,
+            {200: AckAnswer}, body=AckRequest, body_bytes_max=_ACK_BYTES_MAX, problems=_LEASE,
+        ),
+        Route(
+            "POST", link.NACK_PATH, "nack", "A message is not processed.", receive.nack,
+            {200: NackAnswer}, body=NackRequest, problems=_LEASE,
+        ),
+        Route(
+            "POST", link.EXTEND_PATH, "extend", "More time for hand-overs.", receive.extend,
+            {200: ExtendAnswer}, body=ExtendRequest, problems=_LEASE,
+        ),
+        Route(
+            "GET", link.CHANNEL_PATH, "read_channel", "Messages of a channel by sequence, for its members.",
+            browse.channel, {200: RangeAnswer},
+            query=(
+                Query("from", _SEQUENCE, "the first sequence", required=True),
+                Query("to", _SEQUENCE, "the last sequence; `from` where it is left out"),
+            ),
+            problems=(*_SIGNED, *_STORE, "unknown-recipient", "not-a-member", "range-not-retained"),
+        ),
+        Route(
+            "GET", link.TASK_PATH, "read_task", "A task as its messages tell it.", browse.task,
+            {200: TaskView}, problems=(*_SIGNED, *_STORE, "not-found"),
+        ),
+        Route(
+            "GET", link.LINEAGE_PATH, "read_lineage", "The whole tree of a task.", browse.lineage,
+            {200: LineageView}, problems=(*_SIGNED, *_STORE, "not-found"),
+        ),
+        Route(
+            "GET", "/health", "ready", "Whether messages can be taken and given.", health.ready,
+            {200: link.AdapterHealth, 503: link.AdapterHealth}, guarded=False,
+        ),
+        Route(
+            "GET", "/health/live", "alive", "Whether the process answers.", health.alive,
+            {200: link.Liveness}, guarded=False,
+        ),
+        Route(
+            "GET", "/metrics", "metrics", "Figures in Prometheus text.", health.metrics,
+            {200: METRICS_TYPE}, guarded=False,
+        ),
+    ]  # fmt: skip

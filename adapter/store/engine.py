@@ -1,0 +1,154 @@
+"""The SQLite engine: one connection that decides and writes, one that reads ranges and tasks.
+
+A failed commit is final for its group: every command of it is refused, the exchange in memory is thrown away, and
+the file is opened again and read from the disk. Until that succeeds, with a write to prove it, the store is not
+ready. An fsync that failed is never tried again on the same connection.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from adapter.core.commands import Command, HandedOver
+from adapter.core.exchange import Exchange, Now, Policy
+from adapter.core.routing import Topology
+from adapter.store.names import Names
+from adapter.store.queries import SCHEMA, SQL
+from adapter.store.transaction import SqliteTransaction, load_snapshot
+from shared.clock import Clock
+from shared.database import Database, open_database, transaction
+from shared.names import ADAPTER
+from shared.problems import Problem
+
+_log = logging.getLogger(__name__)
+
+_REOPEN_SECONDS: Final = 1.0
+T = TypeVar("T")
+
+
+def _nothing() -> None:
+    """Before a broker listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What one durable group gave: outcomes in order, parked polls served, and when the next tick is due."""
+
+    outcomes: list[Any]
+    handed_over: list[tuple[int, str, list[HandedOver]]]
+    next_due_us: int | None
+
+
+class Store:
+    """The store of one adapter. `fault` says why it is not ready, or is None.
+
+    `on_fault` is called when it stops being ready, and `on_open` each time it is again.
+    """
+
+    def __init__(self, path: Path, topology: Topology, policy: Policy, clock: Clock) -> None:
+        self._path = path
+        self._topology = topology
+        self._policy = policy
+        self._clock = clock
+        self.on_fault: Callable[[], None] = _nothing
+        self.on_open: Callable[[], None] = _nothing
+        self._writer: Database | None = None
+        self._reader: Database | None = None
+        self._exchange: Exchange | None = None
+        self._names: Names | None = None
+        self._reopening: asyncio.Task[None] | None = None
+        self.fault: str | None = "the store is not open yet"
+
+    async def open(self) -> None:
+        """Open, bring the live deliveries into memory, and prove that writing works; raises what SQLite raises."""
+        self._writer = await open_database(self._path, SCHEMA)
+        self._exchange, self._names = await self._writer.run(self._load)
+        self._reader = await open_database(self._path, "PRAGMA query_only=ON")
+        self.fault = None
+        self.on_open()
+
+    async def close(self) -> None:
+        """Close both connections; the last one checkpoints the WAL."""
+        if self._reopening is not None:
+            self._reopening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reopening
+        await self._close_connections()
+
+    async def apply(self, commands: list[Command]) -> Committed:
+        """Decide and commit a group; raises `store-unavailable` when nothing of it was committed."""
+        if self.fault is not None or self._writer is None:
+            raise self._unavailable()
+        try:
+            return await self._writer.run(lambda connection: self._apply(connection, commands))
+        except Exception as error:
+            _log.exception("commit-failed")
+            self._fail(error)
+            raise self._unavailable() from error
+
+    async def read(self, unit: Callable[[sqlite3.Connection, Names], T]) -> T:
+        """Run a reading unit on the reader's connection, on a snapshot of what is committed."""
+        names = self._names
+        if self.fault is not None or self._reader is None or names is None:
+            raise self._unavailable()
+        return await self._reader.run(lambda connection: unit(connection, names))
+
+    def depths(self) -> dict[str, int]:
+        """Live deliveries per agent."""
+        return {} if self._exchange is None else self._exchange.depths()
+
+    def _now(self) -> Now:
+        return Now(self._clock.wall_us(), self._clock.steady_us())
+
+    def _load(self, connection: sqlite3.Connection) -> tuple[Exchange, Names]:
+        with transaction(connection):
+            names = Names.register(connection, (*self._topology.roles, ADAPTER), self._topology.members)
+            connection.execute(SQL["save_counter"], ("opened_at_us", self._clock.wall_us()))
+        snapshot = load_snapshot(connection, names)
+        return Exchange(list(self._topology.roles), snapshot, self._policy, self._now()), names
+
+    def _apply(self, connection: sqlite3.Connection, commands: list[Command]) -> Committed:
+        exchange, names = self._exchange, self._names
+        if exchange is None or names is None:
+            raise self._unavailable()
+        with transaction(connection):
+            store = SqliteTransaction(connection, names)
+            outcomes = exchange.apply(commands, store, self._now())
+            store.flush()
+        return Committed(outcomes, exchange.handed_over, exchange.next_due_us())
+
+    def _unavailable(self) -> Problem:
+        detail = f"The store cannot be written: {self.fault or 'unknown'}. Retry; it recovers by itself."
+        return Problem("store-unavailable", detail, retry_after=_REOPEN_SECONDS)
+
+    def _fail(self, error: Exception) -> None:
+        self.fault = f"{type(error).__name__}: {error}"
+        self._exchange = None
+        self.on_fault()
+        if self._reopening is None or self._reopening.done():
+            self._reopening = asyncio.get_running_loop().create_task(self._reopen())
+
+    async def _reopen(self) -> None:
+        while True:
+            try:
+                await self._close_connections()
+                await self.open()
+            except Exception as error:
+                self.fault = f"{type(error).__name__}: {error}"
+                _log.error("reopen-failed", extra={"fault": self.fault})
+                await asyncio.sleep(_REOPEN_SECONDS)
+            else:
+                _log.warning("store-reopened")
+                return
+
+    async def _close_connections(self) -> None:
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                with contextlib.suppress(Exception):
+                    await connection.close()
+        self._reader = self._writer = None

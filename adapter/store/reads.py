@@ -1,0 +1,110 @@
+"""Reading units: ranges of a channel, steps of a task, and the tree it belongs to. They run beside the writer."""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any, Final
+
+from adapter.core.tasks import Step
+from adapter.store.names import Names
+from adapter.store.queries import SQL
+from shared.clock import iso
+from shared.problems import Problem
+from shared.strict_json import decode_object
+
+RANGE_MESSAGES_MAX: Final = 100
+_RANGE_BYTES_MAX: Final = 4 * 1024 * 1024
+_STEPS_MAX: Final = 1_000
+_TREE_TASKS_MAX: Final = 1_000
+"""Bounds of one answer; a tree beyond it is cut, breadth first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Stored envelopes of a channel, its newest sequence, and where the next page starts."""
+
+    envelopes: list[bytes]
+    last: int
+    next: int | None
+
+
+def read_range(connection: sqlite3.Connection, names: Names, channel: str, first: int, final: int) -> Range:
+    """Messages `first` to `final`; raises `range-not-retained` where none of them is or was."""
+    channel_id = names.channel_ids[channel]
+    last = _last_sequence(connection, channel_id)
+    if first > last:
+        detail = f"{channel} ends at {last}; {first} lies in the future."
+        raise Problem("range-not-retained", detail, field="query from", last=last)
+    rows = connection.execute(SQL["range"], (channel_id, first, final, RANGE_MESSAGES_MAX)).fetchall()
+    retained_from = connection.execute(SQL["first_retained"], (channel_id,)).fetchone()[0]
+    if first < (retained_from or last + 1):
+        detail = f"{channel} is retained from {retained_from or last + 1}; {first} is gone."
+        raise Problem("range-not-retained", detail, field="query from", retained_from=retained_from, last=last)
+    return _page([(sequence, bytes(envelope)) for sequence, envelope in rows], final, last)
+
+
+def _page(rows: list[tuple[int, bytes]], final: int, last: int) -> Range:
+    taken: list[bytes] = []
+    size = 0
+    following = rows[0][0]
+    for sequence, envelope in rows:
+        size += len(envelope)
+        if taken and size > _RANGE_BYTES_MAX:
+            break
+        taken.append(envelope)
+        following = sequence + 1
+    return Range(taken, last, following if following <= min(final, last) else None)
+
+
+def _last_sequence(connection: sqlite3.Connection, channel_id: int) -> int:
+    rows: list[tuple[int, str, int]] = connection.execute(SQL["channels"]).fetchall()
+    return next(last for number, _, last in rows if number == channel_id)
+
+
+def read_steps(connection: sqlite3.Connection, names: Names, task_id: str, intents: dict[str, str]) -> list[Step]:
+    """The messages about a task, oldest first; `intents` maps contract types."""
+    rows = connection.execute(SQL["task_steps"], (task_id, _STEPS_MAX)).fetchall()
+    return [_step(row, names, intents) for row in rows]
+
+
+def _step(row: tuple[Any, ...], names: Names, intents: dict[str, str]) -> Step:
+    _, channel_id, sequence, accepted_at_us, sender_id, task_id, parent_task_id, envelope = row
+    kind = decode_object(bytes(envelope))["type"]
+    return Step(
+        task_id,
+        parent_task_id,
+        names.channel_names[channel_id],
+        sequence,
+        iso(accepted_at_us),
+        names.agent_names[sender_id],
+        kind,
+        intents.get(kind, "inform"),
+    )
+
+
+def read_tree(
+    connection: sqlite3.Connection, names: Names, task_id: str, intents: dict[str, str]
+) -> dict[str, list[Step]]:
+    """Every task of the tree that `task_id` belongs to, its root first, each with its steps.
+
+    A parent that stands twice on the way up or down ends the walk there: stored lineage may be cyclic.
+    """
+    tree: dict[str, list[Step]] = {}
+    waiting = [_root(connection, task_id)]
+    while waiting and len(tree) < _TREE_TASKS_MAX:
+        current = waiting.pop(0)
+        if current in tree:
+            continue
+        tree[current] = read_steps(connection, names, current, intents)
+        children = connection.execute(SQL["children_of_task"], (current, _TREE_TASKS_MAX)).fetchall()
+        waiting += [child for (child,) in children]
+    return tree
+
+
+def _root(connection: sqlite3.Connection, task_id: str) -> str:
+    seen = {task_id}
+    while True:
+        row = connection.execute(SQL["parent_of_task"], (task_id,)).fetchone()
+        if row is None or row[0] in seen:
+            return task_id
+        task_id = row[0]
+        seen.add(task_id)
