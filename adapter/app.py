@@ -40,7 +40,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         stack.callback(StoreLock(config.adapter_state).release)
         store = Store(config.adapter_store, topology, policy_of(config.limits), clock)
         broker = Broker(store, clock)
-        await store.open()
+        await store.start()
         stack.push_async_callback(store.close)
         submit = Submit(broker, auth, topology, registry, clock, config.limits.envelope_bytes_max)
         receive = Receive(broker, config.limits.poll_wait_seconds_max)

@@ -37,10 +37,14 @@ class Broker:
         """Queue a command, so that many of one request enter the same group."""
         return self._group.submit(command)
 
-    async def poll(self, recipient: str, count: int, wait_seconds: float) -> list[HandedOver]:
+    async def poll(
+        self, recipient: str, count: int, wait_seconds: float, poll_id: str = "", lost: tuple[str, ...] = ()
+    ) -> list[HandedOver]:
         """Up to `count` messages, waiting for the first. A caller that is cancelled gives its leases back free."""
         gone = asyncio.Event()
-        polling = asyncio.ensure_future(self._poll(recipient, count, wait_seconds, gone))
+        ticket = next(self._tickets)
+        claim = Claim(recipient, count, ticket, wait_seconds > 0 and not self._closing.is_set(), poll_id, lost)
+        polling = asyncio.ensure_future(self._poll(claim, wait_seconds, gone))
         self._keep(polling)
         try:
             return await asyncio.shield(polling)
@@ -70,21 +74,19 @@ class Broker:
             await asyncio.wait(self._background)
         await self._group.drained()
 
-    async def _poll(self, recipient: str, count: int, wait_seconds: float, gone: asyncio.Event) -> list[HandedOver]:
-        ticket = next(self._tickets)
+    async def _poll(self, claim: Claim, wait_seconds: float, gone: asyncio.Event) -> list[HandedOver]:
         parked: asyncio.Future[list[HandedOver]] = asyncio.get_running_loop().create_future()
-        self._parked[ticket] = parked
+        self._parked[claim.ticket] = parked
         try:
-            wait = wait_seconds > 0 and not self._closing.is_set()
-            handed = await self.ask(Claim(recipient, count, ticket, park=wait))
+            handed = await self.ask(claim)
             if handed is not None:
                 return list(handed)
             await self._wait(parked, gone, wait_seconds)
             if not parked.done():
-                await self.ask(Unpark(recipient, ticket))
+                await self.ask(Unpark(claim.recipient, claim.ticket))
             return parked.result() if parked.done() else []
         finally:
-            del self._parked[ticket]
+            del self._parked[claim.ticket]
 
     async def _wait(self, parked: "asyncio.Future[Any]", gone: asyncio.Event, seconds: float) -> None:
         enders = [asyncio.ensure_future(gone.wait()), asyncio.ensure_future(self._closing.wait())]

@@ -24,11 +24,20 @@ class SubmitRequest(Model):
     envelopes: list[dict[str, Any]] = Field(min_length=1, max_length=BATCH_MESSAGES_MAX)
 
 
+PollId = Annotated[str, Field(pattern=r"^[0-9a-f]{8,32}$")]
+
+
 class PollRequest(Model):
-    """Hand over up to `max` messages, waiting up to `wait` seconds for the first."""
+    """Hand over up to `max` messages, waiting up to `wait` seconds for the first.
+
+    A sidecar names its polls. One whose answer never came, because the adapter or the connection died, is named in
+    `lost` of the next: what had been handed over to it comes back at once and free, instead of when its lease ends.
+    """
 
     wait: Annotated[float, Field(ge=0, le=POLL_WAIT_SECONDS_MAX)] = 0.0
     max: Annotated[int, Field(ge=1, le=POLL_MESSAGES_MAX)] = 10
+    poll: PollId | None = None
+    lost: Annotated[list[PollId], Field(max_length=16)] | None = None
 
 
 class HandOver(Model):

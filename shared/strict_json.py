@@ -21,6 +21,7 @@ from shared.problems import Problem
 # Possessive, and without a need for the closing quote: an endless string costs one pass, not one for each quote.
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _TO_SQUARE: Final = bytes.maketrans(b"{}", b"[]")
+_TOO_DEEP: Final = b"[" * (JSON_DEPTH_MAX + 1)
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
@@ -81,6 +82,8 @@ def _check_depth(data: bytes) -> None:
         return
     rest = _STRING.sub(b"", data).translate(_TO_SQUARE, _NOT_BRACKETS)
     for _ in range(JSON_DEPTH_MAX):
+        if _TOO_DEEP in rest:
+            break
         rest = rest.replace(b"[]", b"")  # one level less everywhere
     if b"[]" in rest or rest.count(b"[") > JSON_DEPTH_MAX:
         raise Problem("malformed-json", f"The body nests deeper than {JSON_DEPTH_MAX} levels.", field="")

@@ -21,10 +21,13 @@ class QueueLimits:
     critical_reserve: int
 
     def admit(self, depth: int, *, critical: bool, evictable: bool) -> Verdict:
-        """The verdict for one newcomer to a queue of `depth`, where something evictable stands or not."""
+        """The verdict for one newcomer to a queue of `depth`, where something evictable stands or not.
+
+        An eviction keeps the depth, so the reserve is used only while nothing of normal priority is queued.
+        """
         if depth < self.queue_max:
             return Verdict.ADMIT
-        if evictable and depth <= self.queue_max:
+        if evictable:
             return Verdict.EVICT_OLDEST
         if not critical:
             return Verdict.DEAD_ON_ARRIVAL

@@ -24,12 +24,17 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Hand `count` messages to `recipient`; with `park`, remember the ticket until there is one."""
+    """Hand `count` messages to `recipient`; with `park`, remember the ticket until there is one.
+
+    `poll_id` becomes part of the tokens, so that a later claim can name this one among its `lost`.
+    """
 
     recipient: str
     count: int
     ticket: int
     park: bool
+    poll_id: str = ""
+    lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

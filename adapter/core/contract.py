@@ -12,6 +12,7 @@ import jsonschema_rs
 from pydantic import AfterValidator, Field
 
 from shared.config import Role
+from shared.limits import REASON_CHARS_MAX
 from shared.model import Model
 from shared.names import ADAPTER, hint
 from shared.problems import Problem
@@ -20,6 +21,7 @@ from shared.strict_json import pointer
 Intent = Literal["assign", "accept", "decline", "progress", "result", "cancel", "query", "inform", "escalate"]
 
 _TYPE: Final = re.compile(r"[a-z][a-z0-9.-]{0,62}/[1-9][0-9]{0,3}")
+_MASK: Final = "this value"  # a refusal must not repeat 256 KiB of payload to its sender
 _ENVELOPE_FIELDS: Final = frozenset({"task_id", "parent_task_id", "thread_id", "correlation_id", "deadline"})
 
 
@@ -67,14 +69,14 @@ class Contract:
             detail = f"{self.definition.type} needs a human's approval, and this adapter takes none yet."
             raise Problem("approval-required", detail, field="/type")
         for name in self.definition.requires:
-            if name not in envelope:
+            if envelope.get(name) is None:
                 raise Problem("contract-violation", f"{self.definition.type} needs {name}.", field=f"/{name}")
         if self.definition.receipts and not envelope.get("receipts"):
             raise Problem("contract-violation", f"{self.definition.type} needs receipts.", field="/receipts")
         fault = next(self.validator.iter_errors(envelope["payload"]), None)
         if fault is not None:
             where = pointer(("payload", *fault.instance_path))
-            raise Problem("contract-violation", f"{where}: {fault.message}.", field=where)
+            raise Problem("contract-violation", f"{where}: {fault.message[:REASON_CHARS_MAX]}.", field=where)
 
 
 class Registry:
@@ -86,7 +88,7 @@ class Registry:
             if definition.type in self._contracts:
                 raise ValueError(f"the contract {definition.type} is defined twice")
             self._contracts[definition.type] = Contract(
-                definition, jsonschema_rs.Draft202012Validator(definition.payload)
+                definition, jsonschema_rs.Draft202012Validator(definition.payload, mask=_MASK)
             )
 
     def __len__(self) -> int:

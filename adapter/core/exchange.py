@@ -44,6 +44,7 @@ from shared.strict_json import encode
 
 _RETRY_AFTER_FULL_SECONDS: Final = 5.0
 _LEASE_US_MAX: Final = int(LEASE_SECONDS_MAX * MICROSECONDS)
+_MESSAGE_ID_DIGITS_MAX: Final = 15  # hexadecimal, so 60 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +162,10 @@ class Exchange:
                 f"This key was used for other content, at {known.channel} {known.sequence}; use a new key.",
                 field="/idempotency_key",
             )
-        current = [
-            self._changed.get((delivery.message_id, delivery.recipient), delivery)
-            for delivery in store.deliveries_of(known.message_id)
-        ]
-        fresh = [d for (message_id, _), d in self._changed.items() if message_id == known.message_id]
-        return _Place(known, current or fresh, duplicate=True)
+        current = {delivery.recipient: delivery for delivery in store.deliveries_of(known.message_id)}
+        current |= {agent: d for (message_id, agent), d in self._changed.items() if message_id == known.message_id}
+        first = [current.pop(agent) for agent in send.recipients if agent in current]  # as they were told before
+        return _Place(known, [*first, *current.values()], duplicate=True)
 
     def _store(self, send: Send, envelope: dict[str, Any], store: StoreTransaction, now: Now) -> StoredSend:
         self._last_stamp_us = stamp_us = max(self._last_stamp_us, now.wall_us)
@@ -230,6 +229,8 @@ class Exchange:
     def _claim(self, claim: Claim, store: StoreTransaction, now: Now) -> list[HandedOver] | None:
         """Messages, or None when there are none and the claim is parked."""
         self._last_seen[claim.recipient] = now.wall_us
+        if claim.lost:
+            self._recover(claim)
         handed = self._hand_over(claim, store, now)
         if handed or not claim.park:
             return handed
@@ -239,7 +240,12 @@ class Exchange:
     def _hand_over(self, claim: Claim, store: StoreTransaction, now: Now) -> list[HandedOver]:
         mailbox = self._mailboxes[claim.recipient]
         lease_until_us = now.steady_us + self._policy.lease_us
-        leased, expired = mailbox.claim(claim.count, now.steady_us, lease_until_us, self._mint)
+        poll_id = claim.poll_id or self._policy.nonce()
+
+        def mint(delivery: Delivery) -> str:
+            return f"{delivery.message_id:x}.{delivery.handovers:x}.{poll_id}"
+
+        leased, expired = mailbox.claim(claim.count, now.steady_us, lease_until_us, mint)
         for delivery in (*leased, *expired):
             self._touch(delivery)
         envelopes = store.envelopes([delivery.message_id for delivery in leased])
@@ -257,13 +263,18 @@ class Exchange:
         waiting = self._parked[unpark.recipient]
         self._parked[unpark.recipient] = deque(claim for claim in waiting if claim.ticket != unpark.ticket)
 
-    def _mint(self, delivery: Delivery) -> str:
-        return f"{delivery.message_id:x}.{delivery.handovers:x}.{self._policy.nonce()}"
+    def _recover(self, claim: Claim) -> None:
+        """Give back what was handed to polls whose answers never arrived."""
+        mailbox = self._mailboxes[claim.recipient]
+        endings = tuple(f".{poll_id}" for poll_id in claim.lost)
+        for delivery in list(mailbox.live.values()):
+            if delivery.state is State.LEASED and (delivery.token or "").endswith(endings):
+                self._touch(*mailbox.release(delivery))
 
     # Settling
 
     def _ack(self, ack: Ack, store: StoreTransaction, _: Now) -> list[str]:
-        deliveries = [self._find(ack.recipient, token, store) for token in ack.delivery_ids]
+        deliveries = [self._find(ack.recipient, token, store, "/delivery_ids") for token in ack.delivery_ids]
         stale, acked = [], []
         for delivery, token in zip(deliveries, ack.delivery_ids, strict=True):
             if delivery.holds(token):
@@ -309,6 +320,7 @@ class Exchange:
 
     def _tick(self, _: Tick, __: StoreTransaction, now: Now) -> None:
         for mailbox in self._mailboxes.values():
+            mailbox.wake(now.steady_us)  # else what nobody polls for would stay due, and tick without end
             for delivery in mailbox.lapsed(now.steady_us):
                 self._fail(mailbox, delivery, now, silent=True)
 
@@ -320,18 +332,18 @@ class Exchange:
         self._touch(*mailbox.fail(delivery, retry_at_us, silent=silent))
 
     def _held(self, recipient: str, token: str, store: StoreTransaction, field: str) -> Delivery:
-        delivery = self._find(recipient, token, store)
+        delivery = self._find(recipient, token, store, field)
         if not delivery.holds(token):
             detail = f"The hand-over {token} has ended; nothing was changed."
             raise Problem("stale-lease", detail, field=field, stale=[token])
         return delivery
 
-    def _find(self, recipient: str, token: str, store: StoreTransaction) -> Delivery:
+    def _find(self, recipient: str, token: str, store: StoreTransaction, field: str) -> Delivery:
         message_id = _message_id(token)
         delivery = self._mailboxes[recipient].live.get(message_id) or self._changed.get((message_id, recipient))
         delivery = delivery or store.find_delivery(message_id, recipient)
         if delivery is None:
-            raise Problem("unknown-delivery", f"No hand-over {token!r} was made to {recipient!r}.")
+            raise Problem("unknown-delivery", f"No hand-over {token!r} was made to {recipient!r}.", field=field)
         return delivery
 
     def _touch(self, *deliveries: Delivery) -> None:
@@ -346,8 +358,9 @@ class Exchange:
 
 
 def _message_id(token: str) -> int:
+    """The message that a token names, or -1. Whatever is sent stays within the 63 bits that a row can hold."""
     head = token.partition(".")[0]
     try:
-        return int(head, 16) if len(head) <= 16 else -1
+        return int(head, 16) if len(head) <= _MESSAGE_ID_DIGITS_MAX else -1
     except ValueError:
         return -1

@@ -46,7 +46,7 @@ class Mailbox:
         self._batch += 1
         handed: list[Delivery] = []
         expired: list[Delivery] = []
-        self._wake(now_us)
+        self.wake(now_us)
         while self._ready and len(handed) < count:
             delivery = self.live.get(self._ready[0])
             if delivery is None or not self._may_leave(delivery, now_us):
@@ -111,6 +111,11 @@ class Mailbox:
             if delivery is not None and delivery.state is State.LEASED and delivery.lease_until_us <= now_us:
                 yield delivery
 
+    def wake(self, now_us: int) -> None:
+        """What waited for its time until now may be handed out."""
+        while self._later and self._later[0][0] <= now_us:
+            heappush(self._ready, heappop(self._later)[1])
+
     def next_due_us(self) -> int | None:
         """When a lease may lapse or a waiting delivery becomes ready, at the earliest."""
         heads = [heap[0][0] for heap in (self._leases, self._later) if heap]
@@ -163,10 +168,6 @@ class Mailbox:
         heappush(self._ready, delivery.message_id)
         if len(self._ready) > 2 * len(self.live) + _SLACK:
             self._ready = sorted(self.live)  # sheds what was settled while its recipient did not poll
-
-    def _wake(self, now_us: int) -> None:
-        while self._later and self._later[0][0] <= now_us:
-            heappush(self._ready, heappop(self._later)[1])
 
     def _end(self, delivery: Delivery, event: Event) -> None:
         delivery.move(event)

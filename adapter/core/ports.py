@@ -23,7 +23,7 @@ class StoreTransaction(Protocol):
         """The stored envelopes of these messages."""
 
     def deliveries_of(self, message_id: int) -> list[Delivery]:
-        """Every delivery of a message, settled ones included, in the order they were made."""
+        """Every delivery of a message, settled ones included, in no promised order."""
 
     def find_delivery(self, message_id: int, recipient: str) -> Delivery | None:
         """One delivery, settled or not."""

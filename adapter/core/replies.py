@@ -30,5 +30,6 @@ def inherit(
         raise Problem("invalid-field", detail, field="/reply_to_sequence_id")
     stored = envelope_at(channel, sequence)
     original = {} if stored is None else decode_object(stored)
-    taken: dict[str, Any] = {name: original[name] for name in _INHERITED if name in original and name not in envelope}
+    missing = (name for name in _INHERITED if name not in envelope)
+    taken: dict[str, Any] = {name: original[name] for name in missing if original.get(name) is not None}
     return {**envelope, **taken, "inherited": list(taken)} if taken else envelope

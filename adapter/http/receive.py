@@ -27,7 +27,7 @@ class Receive:
         """Messages, or an empty list when the wait is over. An answer nobody takes gives the leases back."""
         request = check(PollRequest, call.json())
         wait = min(request.wait, self._poll_wait_seconds_max)
-        handed = await self._broker.poll(call.agent, request.max, wait)
+        handed = await self._broker.poll(call.agent, request.max, wait, request.poll or "", tuple(request.lost or ()))
         body = orjson.dumps({"messages": [_delivery(message) for message in handed]})
         return Answer(200, body, undelivered=lambda: self._broker.give_back(call.agent, handed))
 

@@ -21,7 +21,7 @@ from adapter.store.names import Names
 from adapter.store.queries import SCHEMA, SQL
 from adapter.store.transaction import SqliteTransaction, load_snapshot
 from shared.clock import Clock
-from shared.database import Database, open_database, transaction
+from shared.database import Database, SqliteError, open_database, transaction
 from shared.names import ADAPTER
 from shared.problems import Problem
 
@@ -33,6 +33,14 @@ T = TypeVar("T")
 
 def _nothing() -> None:
     """Before a broker listens."""
+
+
+def _on_snapshot(connection: sqlite3.Connection, names: Names, unit: Callable[[sqlite3.Connection, Names], T]) -> T:
+    connection.execute("BEGIN")  # deferred: all that the unit asks is answered as of its first question
+    try:
+        return unit(connection, names)
+    finally:
+        connection.execute("COMMIT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,16 @@ class Store:
         self._exchange: Exchange | None = None
         self._names: Names | None = None
         self._reopening: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
         self.fault: str | None = "the store is not open yet"
+
+    async def start(self) -> None:
+        """Open, now or as soon as it can be: until then the process answers, is not ready, and says why."""
+        try:
+            await self.open()
+        except Exception as error:
+            _log.exception("open-failed")
+            self._fail(error)
 
     async def open(self) -> None:
         """Open, bring the live deliveries into memory, and prove that writing works; raises what SQLite raises."""
@@ -74,10 +91,9 @@ class Store:
 
     async def close(self) -> None:
         """Close both connections; the last one checkpoints the WAL."""
+        self._closing.set()
         if self._reopening is not None:
-            self._reopening.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reopening
+            await self._reopening  # to its end: a connection abandoned half open keeps the process alive
         await self._close_connections()
 
     async def apply(self, commands: list[Command]) -> Committed:
@@ -92,11 +108,19 @@ class Store:
             raise self._unavailable() from error
 
     async def read(self, unit: Callable[[sqlite3.Connection, Names], T]) -> T:
-        """Run a reading unit on the reader's connection, on a snapshot of what is committed."""
+        """Run a reading unit on the reader's connection, on one snapshot of what is committed.
+
+        Raises `store-unavailable` when the disk does not give what is asked.
+        """
         names = self._names
         if self.fault is not None or self._reader is None or names is None:
             raise self._unavailable()
-        return await self._reader.run(lambda connection: unit(connection, names))
+        try:
+            return await self._reader.run(lambda connection: _on_snapshot(connection, names, unit))
+        except SqliteError as error:
+            _log.exception("read-failed")
+            detail = f"The store cannot be read: {error}. Retry."
+            raise Problem("store-unavailable", detail, retry_after=_REOPEN_SECONDS) from error
 
     def depths(self) -> dict[str, int]:
         """Live deliveries per agent."""
@@ -134,14 +158,15 @@ class Store:
             self._reopening = asyncio.get_running_loop().create_task(self._reopen())
 
     async def _reopen(self) -> None:
-        while True:
+        while not self._closing.is_set():
             try:
                 await self._close_connections()
                 await self.open()
             except Exception as error:
                 self.fault = f"{type(error).__name__}: {error}"
                 _log.error("reopen-failed", extra={"fault": self.fault})
-                await asyncio.sleep(_REOPEN_SECONDS)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), _REOPEN_SECONDS)
             else:
                 _log.warning("store-reopened")
                 return

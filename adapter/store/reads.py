@@ -15,7 +15,7 @@ RANGE_MESSAGES_MAX: Final = 100
 _RANGE_BYTES_MAX: Final = 4 * 1024 * 1024
 _STEPS_MAX: Final = 1_000
 _TREE_TASKS_MAX: Final = 1_000
-"""Bounds of one answer; a tree beyond it is cut, breadth first."""
+"""Bounds of one answer; a tree beyond it is cut, breadth first, and its root is sought no further up than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def read_range(connection: sqlite3.Connection, names: Names, channel: str, first
         raise Problem("range-not-retained", detail, field="query from", last=last)
     rows = connection.execute(SQL["range"], (channel_id, first, final, RANGE_MESSAGES_MAX)).fetchall()
     retained_from = connection.execute(SQL["first_retained"], (channel_id,)).fetchone()[0]
-    if first < (retained_from or last + 1):
+    if not rows or first < retained_from:
         detail = f"{channel} is retained from {retained_from or last + 1}; {first} is gone."
         raise Problem("range-not-retained", detail, field="query from", retained_from=retained_from, last=last)
     return _page([(sequence, bytes(envelope)) for sequence, envelope in rows], final, last)
@@ -102,9 +102,10 @@ def read_tree(
 
 def _root(connection: sqlite3.Connection, task_id: str) -> str:
     seen = {task_id}
-    while True:
+    while len(seen) < _TREE_TASKS_MAX:
         row = connection.execute(SQL["parent_of_task"], (task_id,)).fetchone()
         if row is None or row[0] in seen:
-            return task_id
+            break
         task_id = row[0]
         seen.add(task_id)
+    return task_id

@@ -1,0 +1,104 @@
+"""`StoreTransaction` on dictionaries: an engine without a disk, for simulating weeks of traffic in seconds.
+
+It promises what the SQLite engine promises, durability apart; one conformance suite runs over both.
+"""
+
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from adapter.core.commands import NewMessage, Snapshot, StoredSend
+from adapter.core.delivery import Delivery, State
+
+
+@dataclass(slots=True)
+class MemoryStore:
+    """What is committed."""
+
+    messages: dict[int, NewMessage] = field(default_factory=dict)
+    by_key: dict[tuple[str, bytes], int] = field(default_factory=dict)
+    by_place: dict[tuple[str, int], int] = field(default_factory=dict)
+    deliveries: dict[int, dict[str, Delivery]] = field(default_factory=dict)
+    sequences: dict[str, int] = field(default_factory=dict)
+    last_message_id: int = 0
+
+    def snapshot(self) -> Snapshot:
+        """What an exchange starts from."""
+        newest = self.messages.get(self.last_message_id)
+        rows = (row for _, rows in sorted(self.deliveries.items()) for row in rows.values())
+        live = [replace(row) for row in rows if row.state in {State.QUEUED, State.LEASED}]
+        return Snapshot(self.last_message_id, newest.accepted_at_us if newest else 0, dict(self.sequences), live)
+
+
+class MemoryTransaction:
+    """One transaction's view; nothing reaches the store before `commit`."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._messages: ChainMap[int, NewMessage] = ChainMap({}, store.messages)
+        self._by_key: ChainMap[tuple[str, bytes], int] = ChainMap({}, store.by_key)
+        self._by_place: ChainMap[tuple[str, int], int] = ChainMap({}, store.by_place)
+        self._deliveries: dict[int, dict[str, Delivery]] = {}
+        self._sequences: dict[str, int] = {}
+        self._last_message_id = store.last_message_id
+
+    def find_send(self, sender: str, idempotency_key: bytes) -> StoredSend | None:
+        """See `StoreTransaction`."""
+        message_id = self._by_key.get((sender, idempotency_key))
+        if message_id is None:
+            return None
+        message = self._messages[message_id]
+        send = message.send
+        return StoredSend(message_id, send.content_sha256, send.channel, message.sequence, message.accepted_at_us)
+
+    def add_message(self, message: NewMessage) -> None:
+        """See `StoreTransaction`."""
+        send = message.send
+        key, place = (send.sender, send.idempotency_key), (send.channel, message.sequence)
+        if message.message_id in self._messages or key in self._by_key or place in self._by_place:
+            raise ValueError(f"message {message.message_id}, its key or its place is taken")
+        self._messages[message.message_id] = message
+        self._by_key[key] = self._by_place[place] = message.message_id
+
+    def envelope_at(self, channel: str, sequence: int) -> bytes | None:
+        """See `StoreTransaction`."""
+        message_id = self._by_place.get((channel, sequence))
+        return None if message_id is None else self._messages[message_id].envelope
+
+    def envelopes(self, message_ids: list[int]) -> Mapping[int, bytes]:
+        """See `StoreTransaction`."""
+        return {message_id: self._messages[message_id].envelope for message_id in message_ids}
+
+    def deliveries_of(self, message_id: int) -> list[Delivery]:
+        """See `StoreTransaction`."""
+        return [replace(row) for row in self._rows(message_id).values()]
+
+    def find_delivery(self, message_id: int, recipient: str) -> Delivery | None:
+        """See `StoreTransaction`."""
+        row = self._rows(message_id).get(recipient)
+        return None if row is None else replace(row)
+
+    def save_deliveries(self, deliveries: Iterable[Delivery]) -> None:
+        """See `StoreTransaction`."""
+        for delivery in deliveries:
+            row = replace(delivery, before=None, after=None, batch=0)
+            self._deliveries.setdefault(delivery.message_id, {})[delivery.recipient] = row
+
+    def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
+        """See `StoreTransaction`."""
+        self._sequences |= sequences
+        self._last_message_id = last_message_id
+
+    def commit(self) -> None:
+        """Everything at once becomes what is committed."""
+        store = self._store
+        store.messages |= self._messages.maps[0]
+        store.by_key |= self._by_key.maps[0]
+        store.by_place |= self._by_place.maps[0]
+        for message_id, rows in self._deliveries.items():
+            store.deliveries.setdefault(message_id, {}).update(rows)
+        store.sequences |= self._sequences
+        store.last_message_id = self._last_message_id
+
+    def _rows(self, message_id: int) -> dict[str, Delivery]:
+        return self._store.deliveries.get(message_id, {}) | self._deliveries.get(message_id, {})
