@@ -1,1 +1,41 @@
-"""Placeholder."""
+"""Multiclaw: reliable messaging between AI agents that share a host. This is what agents import."""
+
+from multiclaw.client import (
+    Agent,
+    BatchFailed,
+    ConfigurationError,
+    Gap,
+    InvalidMessage,
+    Message,
+    MulticlawError,
+    Receipt,
+    Recipient,
+    Refuse,
+    Refused,
+    SidecarError,
+    StaleLease,
+    StoredMessage,
+    SyncAgent,
+    SyncMessage,
+    Unavailable,
+)
+
+__all__ = [
+    "Agent",
+    "BatchFailed",
+    "ConfigurationError",
+    "Gap",
+    "InvalidMessage",
+    "Message",
+    "MulticlawError",
+    "Receipt",
+    "Recipient",
+    "Refuse",
+    "Refused",
+    "SidecarError",
+    "StaleLease",
+    "StoredMessage",
+    "SyncAgent",
+    "SyncMessage",
+    "Unavailable",
+]

@@ -1,0 +1,405 @@
+"""The handler form: order, outcomes, leases, and how it stops."""
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+
+from multiclaw import Agent, Refuse
+from tests.support.fake_sidecar import Fails, LosesAnswer, envelope
+
+
+@contextlib.asynccontextmanager
+async def running(agent, **options):
+    """The agent at work; stopped in the end."""
+    run = asyncio.create_task(agent.run(wait=1, **options))
+    try:
+        yield run
+    finally:
+        agent.stop()
+        await asyncio.wait_for(asyncio.gather(run, return_exceptions=True), 10)
+
+
+async def test_returning_acks_with_the_result(agent, sidecar):
+    """Async and plain functions are called by type; what they return is the result of the ack."""
+    on_loop = []
+
+    @agent.on("task.assign/1")
+    async def assign(message):
+        on_loop.append(threading.current_thread() is threading.main_thread())
+        return {"did": message.payload["n"]}
+
+    @agent.on("*")
+    def rest(message):
+        on_loop.append(threading.current_thread() is threading.main_thread())
+
+    sidecar.queue(envelope(1, type="task.assign/1"), envelope(2, type="note/1"))
+    async with running(agent):
+        await sidecar.until(lambda: len(sidecar.acked) == 2)
+    assert sidecar.acked == [(1, {"did": 1}), (2, None)]
+    assert on_loop == [True, False]
+
+
+async def test_raising_fails_and_gives_back_what_follows(agent, sidecar):
+    """A failed message is nacked with its reason; later ones of its order are given back unseen, others run."""
+    seen = []
+
+    @agent.on("note/1")
+    async def note(message):
+        seen.append(message.sequence)
+        if seen == [1]:
+            raise ValueError("x" * 3_000)
+
+    sidecar.queue(*(envelope(n, task_id=t) for n, t in ((1, "a"), (2, "a"), (3, "b"), (4, "a"))))
+    async with running(agent):
+        await sidecar.until(lambda: len(sidecar.acked) == 4)
+    assert seen[:3] == [1, 3, 1]
+    assert seen[3:] == [2, 4]
+    assert [(n, mode) for n, mode, _ in sidecar.nacked] == [(4, "release"), (2, "release"), (1, "fail")]
+    assert sidecar.nacked[-1][2] == ("ValueError: " + "x" * 3_000)[:1_000]
+
+
+async def test_refusing_is_final_and_lets_the_next_pass(agent, sidecar):
+    """`Refuse` nacks for good with its reason; the later ones of its order go on."""
+
+    @agent.on("note/1")
+    async def note(message):
+        if message.sequence == 1:
+            raise Refuse("not mine")
+
+    sidecar.queue(envelope(1), envelope(2))
+    async with running(agent):
+        await sidecar.until(lambda: len(sidecar.acked) == 1)
+    assert sidecar.nacked == [(1, "refuse", "not mine")]
+    assert sidecar.acked == [(2, None)]
+
+
+async def test_a_type_without_a_handler_is_refused(agent, sidecar):
+    """What nobody handles is refused, and the reason says so."""
+
+    @agent.on("note/1")
+    async def note(message):
+        pass
+
+    sidecar.queue(envelope(1, type="other/1"))
+    async with running(agent):
+        await sidecar.until(lambda: len(sidecar.nacked) == 1)
+    assert sidecar.nacked == [(1, "refuse", "qa has no handler for 'other/1'")]
+
+
+async def test_one_at_a_time_by_default(agent, sidecar):
+    """Without a word on concurrency, nothing runs beside anything, in the order of arrival."""
+    active, most, order = 0, 0, []
+
+    @agent.on("*")
+    async def handle(message):
+        nonlocal active, most
+        active += 1
+        most = max(most, active)
+        await asyncio.sleep(0.005)
+        order.append(message.sequence)
+        active -= 1
+
+    sidecar.queue(*(envelope(n, task_id=f"t{n % 3}") for n in range(1, 10)))
+    async with running(agent, max=10):
+        await sidecar.until(lambda: len(sidecar.acked) == 9)
+    assert most == 1
+    assert order == list(range(1, 10))
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_orders_run_beside_each_other(agent, sidecar, plain):
+    """With a concurrency of 3, three orders run at once, each in its own order and one at a time."""
+    together = threading.Barrier(3, timeout=5)
+    async_together = asyncio.Barrier(3)
+    seen: dict[str, list[int]] = {"a": [], "b": [], "c": []}
+
+    if plain:
+
+        @agent.on("*")
+        def handle(message):
+            together.wait()
+            seen[message.task_id].append(message.sequence)
+
+    else:
+
+        @agent.on("*")
+        async def handle_async(message):
+            await asyncio.wait_for(async_together.wait(), 5)
+            seen[message.task_id].append(message.sequence)
+
+    sidecar.queue(*(envelope(n, task_id="abc"[n % 3]) for n in range(1, 10)))
+    async with running(agent, concurrency=3):
+        await sidecar.until(lambda: len(sidecar.acked) == 9)
+    assert all(len(numbers) == 3 and numbers == sorted(numbers) for numbers in seen.values())
+
+
+async def test_idle_workers_poll_while_one_is_busy(agent, sidecar):
+    """A long handler does not keep other orders waiting."""
+    release = asyncio.Event()
+
+    @agent.on("*")
+    async def handle(message):
+        if message.sequence == 1:
+            await release.wait()
+
+    sidecar.queue(envelope(1, task_id="a"))
+    async with running(agent, concurrency=2):
+        await sidecar.until(lambda: sidecar.live[0].token is not None)
+        sidecar.queue(envelope(2, task_id="b"))
+        await sidecar.until(lambda: sidecar.acked == [(2, None)])
+        release.set()
+        await sidecar.until(lambda: len(sidecar.acked) == 2)
+
+
+async def test_leases_are_kept_while_a_handler_runs_and_no_longer(agent, sidecar):
+    """Running and waiting messages outlive many leases; afterwards nothing is extended."""
+    sidecar.lease_seconds = 0.3
+    seen = []
+
+    @agent.on("*")
+    async def handle(message):
+        seen.append((message.sequence, message.attempt))
+        if message.sequence == 1:
+            wanted = len(sidecar.bodies("/v1/messages/extend")) + 5
+            await sidecar.until(lambda: len(sidecar.bodies("/v1/messages/extend")) >= wanted)
+
+    sidecar.queue(envelope(1), envelope(2))
+    async with running(agent):
+        await sidecar.until(lambda: len(sidecar.acked) == 2)
+        assert seen == [(1, 1), (2, 1)]
+        extended = sidecar.bodies("/v1/messages/extend")
+        assert {tuple(body["delivery_ids"]) for body in extended} == {("t1", "t2")}
+        assert all(0.2 < body["seconds"] <= 0.3 for body in extended)
+        sidecar.lease_seconds = 30.0
+        sidecar.queue(envelope(3))
+        await sidecar.until(lambda: len(sidecar.acked) == 3)
+        await asyncio.sleep(0.3)  # three times the interval: anything still extending would show
+        assert len(sidecar.bodies("/v1/messages/extend")) == len(extended)
+
+
+async def test_a_lost_lease_is_not_worked_on(agent, sidecar):
+    """A waiting message that was handed over again meanwhile is skipped; only its new hand-over runs."""
+    sidecar.lease_seconds = 0.3
+    seen = []
+
+    @agent.on("*")
+    async def handle(message):
+        seen.append((message.sequence, message.attempt))
+        if message.sequence == 1:
+            sidecar.live[1].token = None
+            await sidecar.until(lambda: len(sidecar.bodies("/v1/messages/extend")) >= 2)
+
+    sidecar.queue(envelope(1, task_id="a"), envelope(2, task_id="b"))
+    async with running(agent):
+        await sidecar.until(lambda: len(sidecar.acked) == 2)
+    assert seen == [(1, 1), (2, 2)]
+
+
+async def test_a_failed_ack_stops_its_order(agent, sidecar):
+    """When the ack is refused as stale, the later ones of that order are given back: they must not overtake it."""
+    seen = []
+
+    @agent.on("*")
+    async def handle(message):
+        seen.append(message.sequence)
+        if len(seen) == 1:
+            sidecar.live[0].token = None
+
+    sidecar.queue(envelope(1), envelope(2))
+    async with running(agent):
+        await sidecar.until(lambda: len(sidecar.acked) == 2)
+    assert seen == [1, 1, 2]
+
+
+async def test_a_handler_may_settle_by_itself(agent, sidecar):
+    """A handler that acks or nacks is taken at its word; a nack stops its order."""
+    seen = []
+
+    @agent.on("*")
+    async def handle(message):
+        seen.append(message.sequence)
+        if len(seen) == 1:
+            await message.nack("release")
+        else:
+            await message.ack("mine")
+            return "not this"
+
+    sidecar.queue(envelope(1), envelope(2))
+    async with running(agent):
+        await sidecar.until(lambda: len(sidecar.acked) == 2)
+    assert seen == [1, 1, 2]
+    assert sidecar.acked == [(1, "mine"), (2, "mine")]
+
+
+async def test_a_result_that_cannot_be_kept_does_not_cost_the_ack(agent, sidecar):
+    """What is not JSON, or is refused, is left out, and the message is acked."""
+
+    @agent.on("*")
+    async def handle(message):
+        return object() if message.sequence == 1 else "large"
+
+    sidecar.queue(envelope(1), envelope(2))
+    async with running(agent):
+        await sidecar.until(lambda: len(sidecar.acked) == 1)
+        sidecar.fail("/v1/messages/ack", Fails(413, "message-too-large", retryable=False))
+        sidecar.queue(envelope(3))
+        await sidecar.until(lambda: len(sidecar.acked) == 3)
+    assert sidecar.acked[0] == (1, None)
+    assert sorted(sidecar.acked[1:])[0] == (2, None) or sorted(sidecar.acked[1:])[1] == (3, None)
+
+
+async def test_an_ack_outlives_a_restart(agent, sidecar):
+    """A handler that ended while the sidecar was down is acked when it is back, not run again."""
+    seen = []
+
+    @agent.on("*")
+    async def handle(message):
+        seen.append(message.sequence)
+        await sidecar.stop()
+
+    sidecar.fail("/v1/messages/ack", LosesAnswer())
+    sidecar.queue(envelope(1))
+    async with running(agent):
+        await asyncio.wait_for(_until(lambda: seen and sidecar._runner is None), 5)
+        await sidecar.start()
+        await sidecar.until(lambda: len(sidecar.acked) == 1)
+    assert seen == [1]
+
+
+async def _until(condition):
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+async def test_stopping_lets_the_running_end_and_gives_back_the_rest(agent, sidecar):
+    """After `stop`, the running handler ends and is acked; what waited is given back; `run` returns."""
+    working, go_on = asyncio.Event(), asyncio.Event()
+
+    @agent.on("*")
+    async def handle(message):
+        working.set()
+        await go_on.wait()
+
+    sidecar.queue(*(envelope(n, task_id=f"t{n}") for n in (1, 2, 3)))
+    run = asyncio.create_task(agent.run(wait=1))
+    await asyncio.wait_for(working.wait(), 5)
+    agent.stop()
+    await sidecar.until(lambda: len(sidecar.nacked) == 2)
+    assert not run.done()
+    go_on.set()
+    await asyncio.wait_for(run, 5)
+    assert sidecar.acked == [(1, None)]
+    assert [(n, mode) for n, mode, _ in sidecar.nacked] == [(3, "release"), (2, "release")]
+
+
+async def test_stopping_ends_a_long_poll(agent, sidecar):
+    """`stop` does not wait for the poll to come back, and `run` can begin again."""
+
+    @agent.on("*")
+    async def handle(message):
+        pass
+
+    for calls in (1, 2):
+        run = asyncio.create_task(agent.run(wait=30))
+        await sidecar.until(lambda calls=calls: len(sidecar.calls) == calls)
+        agent.stop()
+        await asyncio.wait_for(run, 2)
+
+
+async def test_cancelling_gives_everything_back(agent, sidecar):
+    """A cancelled `run` cancels its async handlers and gives back what they held and what waited."""
+    working = asyncio.Event()
+
+    @agent.on("*")
+    async def handle(message):
+        working.set()
+        await asyncio.Event().wait()
+
+    sidecar.queue(envelope(1), envelope(2), envelope(3, task_id="b"))
+    run = asyncio.create_task(agent.run(wait=1))
+    await asyncio.wait_for(working.wait(), 5)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert sorted((n, mode) for n, mode, _ in sidecar.nacked) == [(1, "release"), (2, "release"), (3, "release")]
+    assert sidecar.acked == []
+
+
+async def test_a_thread_is_waited_for(agent, sidecar):
+    """A plain handler cannot be interrupted: a cancelled `run` waits for it, and its result counts."""
+    working, go_on = threading.Event(), threading.Event()
+
+    @agent.on("*")
+    def handle(message):
+        working.set()
+        go_on.wait(5)
+        return "finished"
+
+    sidecar.queue(envelope(1))
+    run = asyncio.create_task(agent.run(wait=1))
+    assert await asyncio.to_thread(working.wait, 5)
+    run.cancel()
+    done, _ = await asyncio.wait({run}, timeout=0.1)
+    assert not done
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert sidecar.acked == [(1, "finished")]
+
+
+async def test_leaving_the_block_stops_a_run(sidecar):
+    """The agent's end waits for the handler that runs, and its ack still leaves."""
+    working = asyncio.Event()
+    async with Agent("qa", socket=sidecar.path) as agent:
+
+        @agent.on("*")
+        async def handle(message):
+            working.set()
+            await asyncio.sleep(0.05)
+
+        sidecar.queue(envelope(1))
+        run = asyncio.create_task(agent.run(wait=1))
+        await asyncio.wait_for(working.wait(), 5)
+    await asyncio.wait_for(run, 1)
+    assert sidecar.acked == [(1, None)]
+
+
+async def test_run_opens_the_agent(sidecar):
+    """`run` alone is enough for a program, more than once."""
+    agent = Agent("qa", socket=sidecar.path)
+
+    @agent.on("*")
+    async def handle(message):
+        agent.stop()
+
+    for sequence in (1, 2):
+        sidecar.queue(envelope(sequence))
+        await asyncio.wait_for(agent.run(wait=1), 5)
+    assert [n for n, _ in sidecar.acked] == [1, 2]
+
+
+async def test_a_refused_poll_ends_the_run(agent, sidecar):
+    """What no later poll can mend is raised by `run`."""
+
+    @agent.on("*")
+    async def handle(message):
+        pass
+
+    sidecar.fail("/v1/messages", Fails(401, "unauthenticated", retryable=False))
+    with pytest.raises(Exception, match="unauthenticated"):
+        await asyncio.wait_for(agent.run(wait=1), 5)
+
+
+async def test_mistakes_in_registering_are_said(agent):
+    """No handler, two for a type, and no type at all are clear errors."""
+    with pytest.raises(RuntimeError, match="there is no handler"):
+        await agent.run()
+    agent.on("note/1")(print)
+    with pytest.raises(ValueError, match="has a handler already"):
+        agent.on("note/1")(print)
+    with pytest.raises(ValueError, match="name the types"):
+        agent.on()(print)
+    with pytest.raises(ValueError, match="concurrency"):
+        await agent.run(concurrency=0)

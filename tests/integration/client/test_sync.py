@@ -1,0 +1,93 @@
+"""The same client without `async`."""
+
+import asyncio
+import threading
+
+import pytest
+
+from multiclaw import Gap, InvalidMessage, Refuse, SyncAgent, Unavailable
+from tests.support.fake_sidecar import LosesAnswer, envelope
+
+
+async def in_thread(work):
+    """Run blocking code beside the sidecar's loop."""
+    return await asyncio.wait_for(asyncio.to_thread(work), 20)
+
+
+async def test_sending_and_receiving(sidecar):
+    """Sends, messages, acks, replies and reads work from plain code; leaving the loop gives the rest back."""
+    sidecar.queue(*(envelope(n, task_id=f"t{n}") for n in (1, 2, 3)))
+    sidecar.channel = [envelope(n, to="product") for n in (1, 2, 3)]
+    sidecar.gaps = [{"channel": "product", "from": 1, "to": 2}]
+    heard = []
+
+    def work():
+        def hear(gap):
+            heard.append((gap, [m.sequence for m in agent.read(gap.channel, gap.first, gap.last)]))
+
+        with SyncAgent("qa", socket=sidecar.path, on_gap=hear) as agent:
+            for message in agent.messages(wait=1):
+                message.reply("answer/1", message.payload)
+                message.ack("done")
+                break
+            assert agent.health()["status"] == "ok"
+            assert len(agent.send_many([{"to": "product", "type": "note/1", "payload": 1}])) == 1
+            return agent.send("product", "note/1", 2)
+
+    receipt = await in_thread(work)
+    assert receipt.status == "accepted"
+    assert sidecar.acked == [(1, "done")]
+    assert [(n, mode) for n, mode, _ in sidecar.nacked] == [(3, "release"), (2, "release")]
+    assert heard == [(Gap("product", 1, 2), [1, 2])]
+
+
+async def test_the_guarantees_are_the_same(sidecar):
+    """Retries keep the key, and what is not JSON never leaves."""
+    sidecar.fail("/v1/messages", LosesAnswer())
+
+    def work():
+        with SyncAgent("qa", socket=sidecar.path) as agent:
+            with pytest.raises(InvalidMessage):
+                agent.send("product", "note/1", float("nan"))
+            return agent.send("product", "note/1", 1)
+
+    receipt = await in_thread(work)
+    assert (receipt.status, len(sidecar.sent), len(sidecar.calls)) == ("duplicate", 1, 2)
+
+
+async def test_handlers_may_call_the_agent(sidecar):
+    """Handlers run in threads, get sync messages and can send; `stop` ends the run from any thread."""
+    agent = SyncAgent("qa", socket=sidecar.path)
+
+    @agent.on("note/1")
+    def note(message):
+        message.reply("answer/1", message.payload)
+        return {"thread": threading.current_thread().name}
+
+    @agent.on("*")
+    def rest(message):
+        agent.stop()
+        raise Refuse("enough")
+
+    sidecar.queue(envelope(1), envelope(2, type="other/1"))
+    await in_thread(lambda: agent.run(wait=1))
+    ((sequence, result),) = sidecar.acked
+    assert sequence == 1
+    assert result["thread"].startswith("multiclaw-qa")
+    assert sidecar.nacked == [(2, "refuse", "enough")]
+    assert len(sidecar.sent) == 1
+
+
+async def test_errors_and_threads_end_with_the_block(sidecar):
+    """An exception passes through, no thread stays, and a closed agent says so."""
+    await sidecar.stop()
+
+    def work():
+        agent = SyncAgent("qa", socket=sidecar.path, retry_seconds=0.1)
+        with pytest.raises(Unavailable), agent:
+            agent.send("product", "note/1", 1)
+        with pytest.raises(RuntimeError, match="with SyncAgent"):
+            agent.send("product", "note/1", 1)
+
+    await in_thread(work)
+    assert not [thread for thread in threading.enumerate() if thread.name == "multiclaw-qa"]
