@@ -1,0 +1,7 @@
+"""x."""
+
+import typer
+
+
+def register(a: typer.Typer) -> None:
+    """x."""

@@ -1,0 +1,1 @@
+"""`multiclaw demo`: a conversation to watch, an adapter to kill, and a census of what became of every message."""
