@@ -1,0 +1,110 @@
+"""Acknowledging: what the agent has done with a message becomes durable here before the adapter is told.
+
+The order matters. The processed key is committed first, so that a message whose acknowledgement is lost on the way, or
+waits for an adapter that is down, is never given to the agent again.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from shared.api import AckRequest
+from shared.clock import Clock
+from shared.limits import RESULT_BYTES_MAX
+from shared.link import ACK_PATH, EXTEND_PATH, NACK_PATH
+from shared.problems import Problem
+from shared.strict_json import encode, pointer
+from sidecar.core.ack_bodies import ack_body
+from sidecar.core.hand_over import Handed
+from sidecar.core.link_outcome import LINK_FAILURES
+from sidecar.counters import Counters
+from sidecar.link import Link
+from sidecar.store.deferred_acks import DeferredAcks
+from sidecar.store.processed import MessageKey, remember
+from sidecar.store.seen import Seen
+from sidecar.store.store import Store
+
+_HANDED_MAX: Final = 10_000
+"""Hand-overs remembered: 20 times what an agent's queue holds (500), and about 2 MB."""
+
+
+class Acknowledger:
+    """Takes acks, nacks and extensions; knows which message each hand-over of this process was."""
+
+    def __init__(
+        self, link: Link, store: Store, seen: Seen, deferred: DeferredAcks, clock: Clock, counters: Counters
+    ) -> None:
+        self._link = link
+        self._store = store
+        self._seen = seen
+        self._deferred = deferred
+        self._clock = clock
+        self._counters = counters
+        self._handed: OrderedDict[str, MessageKey] = OrderedDict()
+
+    def handed_out(self, handed: Iterable[Handed]) -> None:
+        """These go to the agent, which will speak of them by delivery id only."""
+        for each in handed:
+            self._handed[each.delivery_id] = MessageKey(each.sender, each.idempotency_key)
+        while len(self._handed) > _HANDED_MAX:
+            self._handed.popitem(last=False)
+
+    async def acknowledge(self, request: AckRequest) -> dict[str, Any]:
+        """The `AckAnswer`. While the adapter is away the ids are `deferred`; its refusals are passed on."""
+        results = _encoded_results(request)
+        await self._remember(results)
+        answer = await self._link.call("POST", ACK_PATH, encode(ack_body(results)))
+        if answer.verdict in LINK_FAILURES:
+            await self._deferred.add(results)
+            self._counters.acks_deferred += len(results)
+            return {"acked": [], "deferred": list(results)}
+        document = answer.expect()
+        for delivery_id in results:
+            self._handed.pop(delivery_id, None)
+        return {"acked": document["acked"], "deferred": []}
+
+    async def tell_again(self, results: Mapping[str, bytes | None]) -> None:
+        """Acknowledge what was processed in an earlier hand-over; if this is lost, it comes again."""
+        await self._link.call("POST", ACK_PATH, encode(ack_body(results)))
+
+    async def release(self, delivery_ids: Sequence[str]) -> None:
+        """Give hand-overs back, free of charge, one by one; if this is lost, their leases lapse."""
+        for delivery_id in delivery_ids:
+            self._handed.pop(delivery_id, None)
+            body = {"delivery_id": delivery_id, "mode": "release", "reason": "the agent had gone"}
+            await self._link.call("POST", NACK_PATH, encode(body))
+
+    async def nack(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Pass a nack on; `adapter-unreachable` when it cannot be: the lease will lapse by itself."""
+        return (await self._link.call("POST", NACK_PATH, encode(body))).expect()
+
+    async def extend(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Pass an extension on."""
+        return (await self._link.call("POST", EXTEND_PATH, encode(body))).expect()
+
+    async def _remember(self, results: Mapping[str, bytes | None]) -> None:
+        """Commit as processed those that this process handed out; of others it cannot know the message."""
+        known = {self._handed[each]: result for each, result in results.items() if each in self._handed}
+        if not known:
+            return
+        saving = self._store.commit(remember(known, self._clock.wall_us()))
+        save_seen = self._seen.take_unsaved()
+        if save_seen is not None:  # submitted in the same turn, so both share one transaction
+            self._store.commit(save_seen).add_done_callback(asyncio.Future.exception)
+        await saving
+
+
+def _encoded_results(request: AckRequest) -> dict[str, bytes | None]:
+    """Every delivery id with its encoded result, or a `Problem`."""
+    results = request.results or {}
+    strangers = [delivery_id for delivery_id in results if delivery_id not in request.delivery_ids]
+    if strangers:
+        detail = f"A result is given for {strangers[0]!r}, which is not among `delivery_ids`."
+        raise Problem("invalid-field", detail, field=pointer(("results", strangers[0])))
+    encoded = {each: encode(results[each]) if each in results else None for each in request.delivery_ids}
+    for delivery_id, result in encoded.items():
+        if result is not None and len(result) > RESULT_BYTES_MAX:
+            detail = f"A result may have {RESULT_BYTES_MAX} bytes; send larger work as a message."
+            raise Problem("invalid-field", detail, field=pointer(("results", delivery_id)))
+    return encoded

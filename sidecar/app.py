@@ -1,0 +1,211 @@
+"""One sidecar, wired: every part is made here and given what it needs."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from shared.clock import Clock
+from shared.config import Config, ConfigurationFault, load
+from shared.database import StoreLock
+from shared.keys import Keyring, create_private, load_keyring
+from shared.lifecycle import serving
+from shared.names import direct_channel, hint
+from shared.problems import Problem
+from shared.sockets import listen_unix, remove_unix
+from shared.web.service import Service
+from sidecar.acknowledger import Acknowledger
+from sidecar.breaker import LinkBreaker
+from sidecar.counters import Counters
+from sidecar.gateway.receiving import Receiving
+from sidecar.gateway.sending import Sending
+from sidecar.gateway.state import State
+from sidecar.gateway.table import routes
+from sidecar.gateway.viewing import Viewing
+from sidecar.guard import guard
+from sidecar.health_poller import HealthPoller
+from sidecar.link import Link
+from sidecar.receiver import Receiver
+from sidecar.recovery import Recovery
+from sidecar.sender import Sender
+from sidecar.store.deferred_acks import DeferredAcks
+from sidecar.store.outbox import Outbox
+from sidecar.store.processed import prune
+from sidecar.store.seen import Seen
+from sidecar.store.store import Store, open_store
+from sidecar.submitter import Submitter
+
+_log = logging.getLogger(__name__)
+
+_LOOPBACK: Final = "127.0.0.1"
+_TOKEN_BYTES: Final = 32
+
+
+@asynccontextmanager
+async def application(config_path: Path, agent: str) -> AsyncIterator[None]:
+    """Serve `agent` until the block ends. Raises `ConfigurationFault` or `KeyFault` before anything is served.
+
+    It needs no adapter to start: agents are served at once, and sends are queued until there is one.
+    """
+    config = load(config_path)
+    if agent not in config.agents:
+        raise ConfigurationFault(f"{config_path} has no agent {agent!r}.{hint(agent, config.agents)}")
+    keyring = load_keyring(config.paths.keys, agent)
+    with _locked(config.sidecar_state(agent)):
+        token = _token(config.token_file(agent))
+        async with open_store(config.sidecar_state(agent) / "sidecar.db") as store:
+            sidecar = _Sidecar(config, agent, keyring, token, store)
+            async with (
+                sidecar.running(),
+                serving(sidecar.service.server()) as runner,
+                _listening(config, agent, runner),
+            ):
+                try:
+                    yield
+                finally:
+                    sidecar.stop()
+
+
+class _Sidecar:
+    """The parts of one sidecar."""
+
+    def __init__(self, config: Config, agent: str, keyring: Keyring, token: str, store: Store) -> None:
+        limits = config.limits
+        clock = Clock()
+        counters = Counters()
+        self._store = store
+        self._clock = clock
+        self._breaker = LinkBreaker(limits.breaker_failures)
+        self._link = Link(config.adapter_socket, keyring, clock, self._breaker, counters, limits.link_timeout_seconds)
+        self._outbox = Outbox(store, clock, limits.outbox_max)
+        self._deferred = DeferredAcks(store)
+        self._seen = Seen()
+        submitter = Submitter(self._link, clock)
+        self._sender = Sender(submitter, self._outbox, self._breaker, _recipient_check(config), counters)
+        self._recovery = Recovery(self._link, submitter, self._outbox, self._deferred, self._breaker, counters)
+        acknowledger = Acknowledger(self._link, store, self._seen, self._deferred, clock, counters)
+        self._receiver = Receiver(self._link, store, self._seen, acknowledger, counters)
+        self._poller = HealthPoller(
+            self._link, self._breaker, config.adapter_socket, limits, on_ready=self._recovery.start
+        )
+        state = State(agent, store, self._outbox, self._deferred, self._breaker, self._poller, counters)
+        table = routes(
+            Sending(agent, limits.envelope_bytes_max, self._sender),
+            Receiving(self._receiver, acknowledger, limits.poll_wait_seconds_max),
+            Viewing(self._link),
+            state,
+            envelope_bytes_max=limits.envelope_bytes_max,
+            wait_max=limits.poll_wait_seconds_max,
+        )
+        check = guard(agent, token, development=config.deployment.development)
+        self.service = Service(f"Multiclaw sidecar of {agent}", table, check)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Everything but the surface: what was durable is loaded, the adapter is probed, and all of it ends well."""
+        await self._outbox.load()
+        await self._deferred.load()
+        await self._seen.load(self._store)
+        await prune(self._store, self._clock.wall_us())
+        self._link.open()
+        polling = asyncio.get_running_loop().create_task(self._poller.run())
+        try:
+            yield
+        finally:
+            polling.cancel()
+            await asyncio.wait({polling})
+            await self._end()
+
+    def stop(self) -> None:
+        """Before the surface closes: open polls are answered, open sends get a moment and are queued after it."""
+        self._receiver.stop()
+        self._link.stop()
+
+    async def _end(self) -> None:
+        await self._recovery.stop()
+        await self._sender.drained()
+        await self._receiver.stopped()
+        save_seen = self._seen.take_unsaved()
+        if save_seen is not None:
+            with contextlib.suppress(Problem):  # the store fails; gaps may then be told once more
+                await self._store.commit(save_seen)
+        await self._link.close()
+
+
+def _recipient_check(config: Config) -> Callable[[str], None]:
+    """For sends that are queued: a name the configuration does not know would only be refused later, unseen."""
+    known = {*config.channels, *map(direct_channel, config.agents)}
+
+    def check(address: str) -> None:
+        if address not in known:
+            detail = f"There is no channel or agent {address!r}.{hint(address, known)}"
+            raise Problem("unknown-recipient", detail, field="/to")
+
+    return check
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    lock = StoreLock(folder)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _token(path: Path) -> str:
+    """The bearer token; `init` makes it, and where it did not, it is made here."""
+    create_private(path, secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationFault(f"the token at {path} cannot be read: {error}") from error
+    if not token:
+        raise ConfigurationFault(f"the token file {path} is empty; remove it, and it is made anew")
+    return token
+
+
+@asynccontextmanager
+async def _listening(config: Config, agent: str, runner: web.ServerRunner) -> AsyncIterator[None]:
+    """Both doors open. The files that lead to them go when the block ends, before the last answers are written."""
+    config.paths.run.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path, port_file = config.sidecar_socket(agent), config.sidecar_port_file(agent)
+    unix, tcp = listen_unix(path), _listen_tcp(config.agents[agent].port)
+    inode = path.lstat().st_ino
+    try:
+        await web.SockSite(runner, unix).start()
+        await web.SockSite(runner, tcp).start()
+        port = tcp.getsockname()[1]
+        _write_port(port_file, port)
+        _log.info("serving: %s at %s and %s:%d", agent, path, _LOOPBACK, port)
+        yield
+    finally:
+        remove_unix(path, inode)
+        port_file.unlink(missing_ok=True)
+
+
+def _listen_tcp(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((_LOOPBACK, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigurationFault(f"cannot listen at {_LOOPBACK}:{port}: {error.strerror}; choose another") from error
+    listener.setblocking(False)
+    return listener
+
+
+def _write_port(path: Path, port: int) -> None:
+    """Whole or not at all: a reader never sees half a number."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    fresh.write_text(f"{port}\n", encoding="ascii")
+    fresh.replace(path)

@@ -1,0 +1,42 @@
+"""What a drained batch means for the outbox."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shared.problems import KINDS
+from sidecar.core.link_outcome import UNSETTLED, Outcome, Verdict
+
+FAULTS_MAX: Final = 5
+"""How often one message may meet a fault of the adapter (`internal`, which is no matter of time) before it is set
+aside: enough to survive a fault that a restart mends, few enough that one message never blocks the rest for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Positions in the batch: which leave the outbox, which are set aside as dead, and whether to go on."""
+
+    done: list[int]
+    dead: list[int]
+    proceed: bool
+
+
+def is_fault(outcome: Outcome) -> bool:
+    """Whether the adapter itself judged this one message and failed at it."""
+    kind = (outcome.problem or {}).get("type")
+    return outcome.verdict is Verdict.UNKNOWN and kind in KINDS and not KINDS[kind].retryable
+
+
+def plan(outcomes: Sequence[Outcome], faults_before: Sequence[int]) -> Plan:
+    """Settle a batch. What is unsettled stays, in its place, and ends the drain until the next recovery."""
+    done: list[int] = []
+    dead: list[int] = []
+    proceed = True
+    for position, (outcome, faults) in enumerate(zip(outcomes, faults_before, strict=True)):
+        if outcome.verdict is Verdict.ACCEPTED:
+            done.append(position)
+        elif outcome.verdict not in UNSETTLED or (is_fault(outcome) and faults + 1 >= FAULTS_MAX):
+            dead.append(position)
+        else:
+            proceed = False
+    return Plan(done, dead, proceed)

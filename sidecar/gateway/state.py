@@ -1,0 +1,79 @@
+"""How the sidecar is: health, metrics, and the emergency channel."""
+
+import os
+from typing import Any
+
+from shared.api import EmergencyRequest
+from shared.model import check
+from shared.web.routes import Answer, Call, json_answer
+from sidecar.breaker import LinkBreaker
+from sidecar.counters import Counters
+from sidecar.emergency import Emergency
+from sidecar.health_poller import HealthPoller
+from sidecar.store.deferred_acks import DeferredAcks
+from sidecar.store.outbox import Outbox
+from sidecar.store.store import Store
+
+METRICS_TYPE = "text/plain; version=0.0.4"
+
+
+class State:
+    """What is told to anyone who asks, and what an agent cries out."""
+
+    def __init__(
+        self,
+        agent: str,
+        store: Store,
+        outbox: Outbox,
+        deferred: DeferredAcks,
+        breaker: LinkBreaker,
+        poller: HealthPoller,
+        counters: Counters,
+    ) -> None:
+        self._agent = agent
+        self._store = store
+        self._outbox = outbox
+        self._deferred = deferred
+        self._breaker = breaker
+        self._poller = poller
+        self._counters = counters
+        self._emergency = Emergency(agent)
+
+    async def health(self, _: Call) -> Answer:
+        """200 while the sidecar can keep its promises, with the adapter or without; 503 when its store fails."""
+        await self._store.check()
+        return json_answer(200, self._health())
+
+    async def metrics(self, _: Call) -> Answer:
+        """Counters and gauges."""
+        from sidecar.metrics import render  # noqa: PLC0415 - a tenth of start-up, and many never scrape
+
+        body = render(self._agent, self._counters, self._gauges())
+        return Answer(200, body, METRICS_TYPE)
+
+    async def emergency(self, call: Call) -> Answer:
+        """An entry in the journal, or on standard error."""
+        request = check(EmergencyRequest, call.json())
+        return json_answer(201, {"recorded": await self._emergency.record(request)})
+
+    def _health(self) -> dict[str, Any]:
+        well = self._poller.reachable and self._breaker.closed and not self._outbox.depth
+        return {
+            "status": "ok" if well else "degraded",
+            "agent": self._agent,
+            "pid": os.getpid(),
+            "adapter_reachable": self._poller.reachable,
+            "breaker": self._breaker.state,
+            "outbox_depth": self._outbox.depth,
+            "outbox_dead": self._outbox.dead,
+            "deferred_acks": self._deferred.depth,
+        }
+
+    def _gauges(self) -> dict[str, tuple[str, float]]:
+        return {
+            "adapter_reachable": ("Whether the last health probe succeeded.", self._poller.reachable),
+            "breaker_open": ("Whether the link's breaker is not closed.", not self._breaker.closed),
+            "outbox_depth": ("Sends that wait for the adapter.", self._outbox.depth),
+            "outbox_dead": ("Queued sends that the adapter refused for good.", self._outbox.dead),
+            "deferred_acks": ("Acknowledgements that wait for the adapter.", self._deferred.depth),
+        }

@@ -1,0 +1,137 @@
+"""The route table of a sidecar: served, guarded and documented from here."""
+
+from typing import Final
+
+from shared.api import (
+    Accepted,
+    AckAnswer,
+    AckRequest,
+    BatchAnswer,
+    BatchRequest,
+    EmergencyAnswer,
+    EmergencyRequest,
+    ExtendAnswer,
+    ExtendRequest,
+    LineageView,
+    NackAnswer,
+    NackRequest,
+    PollAnswer,
+    Queued,
+    RangeAnswer,
+    SendRequest,
+    SidecarHealth,
+    TaskView,
+)
+from shared.limits import BATCH_BYTES_MAX, POLL_MESSAGES_MAX
+from shared.web.routes import Query, Route
+from sidecar.gateway.receiving import MESSAGES_DEFAULT, Receiving
+from sidecar.gateway.sending import Sending
+from sidecar.gateway.state import METRICS_TYPE, State
+from sidecar.gateway.viewing import Viewing
+
+_SEND_PROBLEMS: Final = (
+    "sender-forged", "sender-not-allowed", "not-a-member", "unknown-recipient", "unknown-contract",
+    "contract-violation", "idempotency-conflict", "expired", "outbox-full", "store-unavailable",
+)  # fmt: skip
+_LINK_PROBLEMS: Final = ("adapter-unreachable", "store-unavailable", "shutting-down")
+
+_ESCAPED: Final = 3
+"""A body may be this many times its compact form: `\\uXXXX` takes six bytes for a character of two."""
+
+
+def routes(
+    sending: Sending, receiving: Receiving, viewing: Viewing, state: State, *, envelope_bytes_max: int, wait_max: float
+) -> list[Route]:
+    """Every operation of the agents' API."""
+    send_bytes_max = _ESCAPED * envelope_bytes_max
+    return [
+        *_sends(sending, send_bytes_max),
+        *_receives(receiving, wait_max),
+        *_views(viewing),
+        *_states(state),
+    ]
+
+
+def _sends(sending: Sending, bytes_max: int) -> list[Route]:
+    return [
+        Route(
+            "POST", "/v1/messages", "send", "Send a message.", sending.one,
+            {201: Accepted, 200: Accepted, 202: Queued},
+            body=SendRequest, body_bytes_max=bytes_max, problems=_SEND_PROBLEMS,
+        ),
+        Route(
+            "POST", "/v1/messages/batch", "sendBatch", "Send up to 100 messages.", sending.batch,
+            {200: BatchAnswer},
+            body=BatchRequest, body_bytes_max=max(bytes_max, BATCH_BYTES_MAX),
+        ),
+    ]  # fmt: skip
+
+
+def _receives(receiving: Receiving, wait_max: float) -> list[Route]:
+    wait = Query(
+        "wait", {"type": "number", "minimum": 0, "maximum": wait_max, "default": 0},
+        "seconds to wait for the first message",
+    )  # fmt: skip
+    count = Query(
+        "max", {"type": "integer", "minimum": 1, "maximum": POLL_MESSAGES_MAX, "default": MESSAGES_DEFAULT},
+        "most messages to hand over",
+    )  # fmt: skip
+    leases = (*_LINK_PROBLEMS, "stale-lease", "unknown-delivery")
+    return [
+        Route(
+            "GET", "/v1/messages", "poll", "Take messages, waiting for the first.", receiving.poll,
+            {200: PollAnswer}, query=(wait, count), problems=_LINK_PROBLEMS,
+        ),
+        Route(
+            "POST", "/v1/messages/ack", "ack", "Say that messages are processed.", receiving.ack,
+            {200: AckAnswer}, body=AckRequest, body_bytes_max=BATCH_BYTES_MAX, problems=leases,
+        ),
+        Route(
+            "POST", "/v1/messages/nack", "nack", "Say that a message is not processed.", receiving.nack,
+            {200: NackAnswer}, body=NackRequest, problems=leases,
+        ),
+        Route(
+            "POST", "/v1/messages/extend", "extend", "Ask for more time.", receiving.extend,
+            {200: ExtendAnswer}, body=ExtendRequest, problems=leases,
+        ),
+    ]  # fmt: skip
+
+
+def _views(viewing: Viewing) -> list[Route]:
+    sequence = {"type": "integer", "minimum": 1}
+    bounds = (
+        Query("from", sequence, "first sequence", required=True),
+        Query("to", sequence, "last sequence", required=True),
+    )
+    return [
+        Route(
+            "GET", "/v1/channels/{channel}/messages", "range", "Read a channel by sequence.", viewing.channel,
+            {200: RangeAnswer}, query=bounds,
+            problems=(*_LINK_PROBLEMS, "not-found", "not-a-member", "unknown-recipient", "range-not-retained"),
+        ),
+        Route(
+            "GET", "/v1/tasks/{task_id}", "task", "The state of a task.", viewing.task,
+            {200: TaskView}, problems=(*_LINK_PROBLEMS, "not-found"),
+        ),
+        Route(
+            "GET", "/v1/tasks/{task_id}/lineage", "lineage", "The tree of a task.", viewing.lineage,
+            {200: LineageView}, problems=(*_LINK_PROBLEMS, "not-found"),
+        ),
+    ]  # fmt: skip
+
+
+def _states(state: State) -> list[Route]:
+    return [
+        Route(
+            "POST", "/v1/emergency", "emergency", "Call for help without the adapter.", state.emergency,
+            {201: EmergencyAnswer}, body=EmergencyRequest,
+        ),
+        Route(
+            "GET", "/health", "health", "How the sidecar is.", state.health,
+            {200: SidecarHealth}, problems=("store-unavailable",), guarded=False,
+        ),
+        Route(
+            "GET", "/metrics", "metrics", "Counters for Prometheus.", state.metrics,
+            {200: METRICS_TYPE}, guarded=False,
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,43 @@
+"""Who may speak to a sidecar: its own user on the Unix socket, the bearer of its token on loopback TCP."""
+
+import hmac
+import os
+import socket
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from shared.problems import Problem
+from shared.web.routes import Call
+
+_UCRED: Final = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
+_ROOT: Final = 0
+
+
+def guard(agent: str, token: str, *, development: bool) -> Callable[[Call], None]:
+    """A guard that sets `call.agent`, or raises `unauthenticated`. `development` opens TCP without a token."""
+    expected = token.encode("ascii")
+
+    def check(call: Call) -> None:
+        connection = call.request.get_extra_info("socket")
+        if connection is not None and connection.family == socket.AF_UNIX:
+            _check_peer(_UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[1])
+        elif not development:
+            _check_token(call.request.headers.get("Authorization", ""), expected)
+        call.agent = agent
+
+    return check
+
+
+def _check_peer(uid: int) -> None:
+    if uid not in (os.geteuid(), _ROOT):
+        raise Problem("unauthenticated", f"User {uid} may not use this socket; it serves its own user.")
+
+
+def _check_token(header: str, expected: bytes) -> None:
+    scheme, _, stated = header.partition(" ")
+    if scheme.lower() != "bearer":
+        detail = "Send `Authorization: Bearer TOKEN`; the token is in the sidecar's token file."
+        raise Problem("unauthenticated", detail, field="header Authorization")
+    if not hmac.compare_digest(stated.strip().encode("utf-8", "replace"), expected):
+        raise Problem("unauthenticated", "The bearer token is not this sidecar's.", field="header Authorization")

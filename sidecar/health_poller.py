@@ -1,0 +1,89 @@
+"""Health polling: the only thing that touches the adapter while the breaker is open, and what starts recovery.
+
+While the link is well a probe goes out every `health_poll_seconds`, give or take half, so that sidecars do not probe in
+step. While the breaker is open, pauses double up to a cap, with full jitter; a success resets them. A new socket file
+tells without touching the adapter that it was started again, and cuts a pause short.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, Final
+
+import backoff
+
+from shared.config import Limits
+from sidecar.breaker import LinkBreaker
+from sidecar.link import Link
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 0.1
+"""How often the socket file is looked at during a pause; one `stat` costs a microsecond."""
+
+
+class HealthPoller:
+    """`reachable` is what the last probe found."""
+
+    def __init__(
+        self, link: Link, breaker: LinkBreaker, socket_path: Path, limits: Limits, on_ready: Callable[[], None]
+    ) -> None:
+        self._link = link
+        self._breaker = breaker
+        self._socket_path = socket_path
+        self._limits = limits
+        self._on_ready = on_ready
+        self._open_pauses = self._new_pauses()
+        self._probed_socket: tuple[int, int] | None = None
+        self.reachable = False
+
+    async def run(self) -> None:
+        """Probe for ever; cancel it to end it."""
+        while True:
+            await self._probe()
+            await self._pause()
+
+    async def _probe(self) -> None:
+        self._breaker.probe()
+        self._probed_socket = _identity(self._socket_path)
+        was_reachable, self.reachable = self.reachable, await self._link.is_ready()
+        if self.reachable:
+            self._breaker.succeeded()
+            self._open_pauses = self._new_pauses()
+            self._on_ready()
+        else:
+            self._breaker.failed()
+        if was_reachable != self.reachable:
+            _log.info("adapter-%s: breaker %s", "ready" if self.reachable else "away", self._breaker.state)
+
+    async def _pause(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._pause_seconds()
+        hastened = False
+        while (left := due - loop.time()) > 0:
+            await asyncio.sleep(min(left, _LOOK_SECONDS))
+            if not hastened and not self.reachable and _identity(self._socket_path) != self._probed_socket:
+                hastened = True
+                due = min(due, loop.time() + backoff.full_jitter(self._limits.health_poll_seconds))
+
+    def _pause_seconds(self) -> float:
+        if self._breaker.closed:
+            every = self._limits.health_poll_seconds
+            return every / 2 + backoff.full_jitter(every)
+        return backoff.full_jitter(next(self._open_pauses))
+
+    def _new_pauses(self) -> Generator[float, Any, None]:
+        limits = self._limits
+        pauses = backoff.expo(factor=limits.breaker_reset_seconds, max_value=limits.breaker_reset_cap_seconds)
+        next(pauses)  # backoff's generators give their first value after one start-up step
+        return pauses
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What changes when another socket is bound at `path`."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns

@@ -1,0 +1,162 @@
+"""The link: signed requests to the adapter over its Unix socket, and answers that are believed only when signed.
+
+An answer that is not signed with our key for this very request tells nothing, whatever its status: it counts as no
+answer. While the breaker is open a request is not sent at all.
+"""
+
+import asyncio
+import io
+import logging
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from shared.clock import Clock
+from shared.keys import Key, Keyring
+from shared.signing import ANSWER_HEADER, REQUEST_HEADER, sign_request, verify_answer
+from sidecar.breaker import LinkBreaker
+from sidecar.core.link_outcome import LINK_FAILURES, LinkAnswer, Verdict, classify
+from sidecar.counters import Counters
+
+_log = logging.getLogger(__name__)
+
+_ORIGIN: Final = "http://adapter"  # HTTP needs a host; the socket decides who is reached
+_WHOLE_BYTES_MAX: Final = 2**20
+"""aiohttp writes bytes whole, and warns above this size; a file-like body goes out in pieces."""
+
+_STOP_SECONDS: Final = 1.0
+"""What open requests get when the process stops: two seconds are all it has, and queueing comes after."""
+
+
+class Link:
+    """One sidecar's way to the adapter. `open` before use; `close` after."""
+
+    def __init__(
+        self,
+        socket_path: Path,
+        keyring: Keyring,
+        clock: Clock,
+        breaker: LinkBreaker,
+        counters: Counters,
+        timeout_seconds: float,
+    ) -> None:
+        self._socket_path = socket_path
+        self._keyring = keyring
+        self._clock = clock
+        self._breaker = breaker
+        self._counters = counters
+        self._timeout_seconds = timeout_seconds
+        self._open_requests: set[asyncio.Timeout] = set()
+        self._stopping = False
+        self._session: aiohttp.ClientSession
+
+    @property
+    def key(self) -> Key:
+        """The key that signs envelopes."""
+        return self._keyring.current
+
+    def open(self) -> None:
+        """Make the client; no connection is made before the first request."""
+        # Unlimited connections: each open request stands for one open request of the agent, or for the one batch.
+        connector = aiohttp.UnixConnector(str(self._socket_path), limit=0, keepalive_timeout=60)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
+            auto_decompress=False,
+        )
+
+    async def close(self) -> None:
+        """Drop every connection."""
+        await self._session.close()
+
+    def stop(self) -> None:
+        """The process ends: open requests get a moment, later ones no more than that."""
+        self._stopping = True
+        latest = asyncio.get_running_loop().time() + _STOP_SECONDS
+        for deadline in self._open_requests:
+            deadline.reschedule(min(deadline.when() or latest, latest))
+
+    async def call(self, method: str, target: str, body: bytes = b"", wait_seconds: float = 0.0) -> LinkAnswer:
+        """One signed request. `target` is path and query, percent-encoded; it never raises for what the link does.
+
+        The answer may take `wait_seconds` longer than the link's timeout.
+        """
+        if not self._breaker.closed:
+            return LinkAnswer(Verdict.UNREACHABLE)
+        self._counters.link_requests += 1
+        answer = await self._exchange(method, target, body, self._timeout_seconds + wait_seconds)
+        if answer.verdict in LINK_FAILURES:
+            self._counters.link_failures += 1
+            self._breaker.failed()
+        else:
+            self._breaker.succeeded()
+        return answer
+
+    async def is_ready(self) -> bool:
+        """Whether the adapter says that it takes messages. Not gated: this is the probe."""
+        try:
+            async with self._deadline(self._timeout_seconds), self._session.get(_ORIGIN + "/health") as response:
+                await response.read()
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return False
+        return response.status == 200
+
+    async def _exchange(self, method: str, target: str, body: bytes, seconds: float) -> LinkAnswer:
+        signature = sign_request(method, target, body, self._keyring, self._clock.wall_us())
+        headers = {REQUEST_HEADER: signature, "Content-Type": "application/json"}
+        url = URL(_ORIGIN + target, encoded=True)
+        data = body if len(body) <= _WHOLE_BYTES_MAX else io.BytesIO(body)
+        try:
+            async with (
+                self._deadline(seconds),
+                self._session.request(method, url, data=data, headers=headers) as response,
+            ):
+                content = await response.read()
+        except aiohttp.ClientConnectorError:
+            return LinkAnswer(classify(None, connected=False))
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return LinkAnswer(classify(None))
+        return self._judge(signature, response.status, content, response.headers.get(ANSWER_HEADER))
+
+    def _judge(self, signature: str, status: int, content: bytes, stated: str | None) -> LinkAnswer:
+        if not verify_answer(self.key, signature, status, content, stated):
+            self._counters.answers_unverified += 1
+            _log.warning("answer-unverified: status %d; not believed", status)
+            return LinkAnswer(classify(status, verified=False), status)
+        document = _object(content)
+        if document is None:
+            return LinkAnswer(classify(None), status)
+        return LinkAnswer(classify(status, retryable=document.get("retryable") is True), status, document)
+
+    def _deadline(self, seconds: float) -> "_Deadline":
+        return _Deadline(min(seconds, _STOP_SECONDS) if self._stopping else seconds, self._open_requests)
+
+
+class _Deadline:
+    """`asyncio.timeout` that the link can find, to shorten it when the process stops."""
+
+    def __init__(self, seconds: float, register: set[asyncio.Timeout]) -> None:
+        self._timeout = asyncio.timeout(seconds)
+        self._register = register
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+        self._register.add(self._timeout)
+
+    async def __aexit__(self, *raised: object) -> None:
+        self._register.discard(self._timeout)
+        await self._timeout.__aexit__(*raised)  # type: ignore[arg-type]  # passed through as they came
+
+
+def _object(content: bytes) -> dict[str, Any] | None:
+    """The JSON object of a verified answer; the adapter made it, so the plain parser does."""
+    try:
+        document = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+    return document if isinstance(document, dict) else None

@@ -1,0 +1,36 @@
+"""`/metrics` in Prometheus' text format, built from plain numbers when it is asked for."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from sidecar.counters import Counters
+
+_PREFIX = "multiclaw_sidecar_"
+
+
+def render(agent: str, counters: Counters, gauges: Mapping[str, tuple[str, float]]) -> bytes:
+    """All counters, and `gauges` as name → (help, value), each labelled with the agent."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Snapshot(agent, counters, gauges))
+    return generate_latest(registry)
+
+
+class _Snapshot:
+    def __init__(self, agent: str, counters: Counters, gauges: Mapping[str, tuple[str, float]]) -> None:
+        self._agent = agent
+        self._counters = counters
+        self._gauges = gauges
+
+    def collect(self) -> Iterator[Metric]:
+        """The families of one scrape."""
+        for spec in fields(self._counters):
+            counter = CounterMetricFamily(_PREFIX + spec.name, spec.metadata["help"], labels=["agent"])
+            counter.add_metric([self._agent], getattr(self._counters, spec.name))
+            yield counter
+        for name, (text, value) in self._gauges.items():
+            gauge = GaugeMetricFamily(_PREFIX + name, text, labels=["agent"])
+            gauge.add_metric([self._agent], value)
+            yield gauge

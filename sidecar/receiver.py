@@ -1,0 +1,153 @@
+"""Receiving: what reaches the agent, once, and what comes back when it does not.
+
+A poll goes upstream for as long as the agent waits. A message the agent has processed before is acknowledged from
+memory. If the agent goes away, its poll upstream is closed, so that the adapter hands nothing to a ghost; what had
+arrived by then is released.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shared.link import POLL_PATH
+from shared.strict_json import encode
+from sidecar.acknowledger import Acknowledger
+from sidecar.core.hand_over import Handed, read_hand_over
+from sidecar.core.link_outcome import LinkAnswer
+from sidecar.counters import Counters
+from sidecar.link import Link
+from sidecar.store.processed import MessageKey, recall
+from sidecar.store.seen import Seen
+from sidecar.store.store import Store
+
+_log = logging.getLogger(__name__)
+
+_GRACE_SECONDS: Final = 0.01
+"""How long a poll whose agent has gone may still bring what is on the wire already, to be released rather than lost
+to its lease."""
+
+_STOP_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PollResult:
+    """What the agent is given."""
+
+    handed: Sequence[Handed]
+    gaps: list[dict[str, Any]]
+
+    def wire(self) -> dict[str, Any]:
+        """As a `PollAnswer`."""
+        return {"messages": [handed.delivery for handed in self.handed], "gaps": self.gaps}
+
+
+class Receiver:
+    """Polls on the agent's behalf."""
+
+    def __init__(self, link: Link, store: Store, seen: Seen, acknowledger: Acknowledger, counters: Counters) -> None:
+        self._link = link
+        self._store = store
+        self._seen = seen
+        self._acknowledger = acknowledger
+        self._counters = counters
+        self._background: set[asyncio.Task[None]] = set()
+        self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def poll(self, wait_seconds: float, count: int) -> PollResult:
+        """Up to `count` messages, waiting up to `wait_seconds` for the first; `adapter-unreachable` at once."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + wait_seconds
+        while True:
+            arrived = await self._fetch(max(0.0, due - loop.time()), count)
+            fresh, absorbed = await self._absorb(arrived)
+            if fresh or not absorbed or loop.time() >= due:
+                return self._hand(arrived, fresh)
+
+    def undelivered(self, result: PollResult) -> None:
+        """The agent was gone before it got this: give the messages back, and keep the gaps for the next poll."""
+        self._seen.untold(result.gaps)
+        self._give_back(result.handed)
+
+    def stop(self) -> None:
+        """Answer every open poll now."""
+        if not self._stopping.done():
+            self._stopping.set_result(None)
+
+    async def stopped(self) -> None:
+        """Wait, not long, until what was to be given back is."""
+        if self._background:
+            await asyncio.wait(self._background, timeout=_STOP_SECONDS)
+
+    async def _fetch(self, wait_seconds: float, count: int) -> list[Handed]:
+        body = encode({"wait": round(wait_seconds, 3), "max": count})
+        exchange = asyncio.ensure_future(self._link.call("POST", POLL_PATH, body, wait_seconds))
+        first: set[asyncio.Future[Any]] = {exchange, self._stopping}
+        try:
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._spawn(self._abandon(exchange))
+            raise
+        if not exchange.done():
+            self._spawn(self._abandon(exchange))
+            return []
+        return _read(exchange.result())
+
+    async def _absorb(self, arrived: list[Handed]) -> tuple[list[Handed], bool]:
+        """What the agent has not processed yet, and whether anything else was acknowledged for it."""
+        if not arrived:
+            return [], False
+        try:
+            known = await recall(self._store, map(_message_key, arrived))
+        except BaseException:
+            self._give_back(arrived)
+            raise
+        processed = {handed.delivery_id: known[key] for handed in arrived if (key := _message_key(handed)) in known}
+        if not processed:
+            return arrived, False
+        self._counters.deliveries_absorbed += len(processed)
+        fresh = [handed for handed in arrived if handed.delivery_id not in processed]
+        telling = self._spawn(self._acknowledger.tell_again(processed))
+        if not fresh:  # what is not acknowledged yet would only be handed over again
+            await asyncio.wait({telling})
+        return fresh, True
+
+    def _hand(self, arrived: Iterable[Handed], fresh: list[Handed]) -> PollResult:
+        gaps = self._seen.arrived((handed.channel, handed.sequence) for handed in arrived)
+        self._acknowledger.handed_out(fresh)
+        self._counters.deliveries_handed += len(fresh)
+        self._counters.gaps_found += len(gaps)
+        return PollResult(fresh, gaps)
+
+    async def _abandon(self, exchange: "asyncio.Future[LinkAnswer]") -> None:
+        """Close a poll nobody waits for; what it brought all the same is given back."""
+        await asyncio.wait({exchange}, timeout=_GRACE_SECONDS)
+        if not exchange.done():
+            exchange.cancel()
+            await asyncio.wait({exchange})
+        if not exchange.cancelled() and (document := exchange.result().document) is not None:
+            self._give_back(read_hand_over(document)[0])
+
+    def _give_back(self, handed: Iterable[Handed]) -> None:
+        ids = [each.delivery_id for each in handed]
+        if ids:
+            self._counters.deliveries_released += len(ids)
+            self._spawn(self._acknowledger.release(ids))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+
+def _read(answer: LinkAnswer) -> list[Handed]:
+    handed, unreadable = read_hand_over(answer.expect())
+    if unreadable:
+        _log.error("hand-over-unreadable: %d messages; their leases will lapse", unreadable)
+    return handed
+
+
+def _message_key(handed: Handed) -> MessageKey:
+    return MessageKey(handed.sender, handed.idempotency_key)

@@ -1,0 +1,112 @@
+"""Recovery: when the adapter is back, tell it the deferred acknowledgements, then drain the outbox in order."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from shared.link import ACK_PATH
+from shared.problems import Problem
+from shared.strict_json import encode
+from sidecar.breaker import LinkBreaker
+from sidecar.core.ack_bodies import ack_body
+from sidecar.core.drain import is_fault, plan
+from sidecar.core.link_outcome import UNSETTLED, Outcome
+from sidecar.counters import Counters
+from sidecar.link import Link
+from sidecar.store.deferred_acks import DeferredAck, DeferredAcks
+from sidecar.store.outbox import Entry, Outbox
+from sidecar.submitter import Submitter
+
+_log = logging.getLogger(__name__)
+
+
+class Recovery:
+    """Runs at most once at a time, for as long as it gets on; the health poller starts it again."""
+
+    def __init__(
+        self,
+        link: Link,
+        submitter: Submitter,
+        outbox: Outbox,
+        deferred: DeferredAcks,
+        breaker: LinkBreaker,
+        counters: Counters,
+    ) -> None:
+        self._link = link
+        self._submitter = submitter
+        self._outbox = outbox
+        self._deferred = deferred
+        self._breaker = breaker
+        self._counters = counters
+        self._faults: dict[int, int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """The adapter is ready: recover, unless nothing waits or recovery runs already."""
+        if self._task is None and (self._outbox.occupied or self._deferred.depth):
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """End it where it is; what was sent and not yet settled is sent again by the next process."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _run(self) -> None:
+        try:
+            if await self._tell_acks():
+                await self._drain()
+        except Problem as problem:
+            _log.warning("recovery-paused: %s", problem)
+        except Exception:
+            _log.exception("recovery-failed")
+        finally:
+            self._task = None
+
+    async def _drain(self) -> None:
+        while self._outbox.occupied and self._breaker.closed:
+            entries = await self._outbox.head()
+            if not entries:
+                await self._outbox.arrived()
+                continue
+            outcomes = await self._submitter.submit([entry.draft for entry in entries])
+            if not await self._settle(entries, outcomes):
+                return
+
+    async def _settle(self, entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> bool:
+        """Record the outcomes; whether to go on."""
+        settled = plan(outcomes, [self._faults.get(entry.id, 0) for entry in entries])
+        dead = [(entries[position], outcomes[position].problem or {}) for position in settled.dead]
+        for entry, problem in dead:
+            _log.warning("outbox-buried: %s was refused: %s", entry.draft.key, problem.get("type"))
+        await self._outbox.settle([entries[position] for position in settled.done], dead)
+        self._counters.outbox_drained += len(settled.done)
+        self._counters.outbox_buried += len(dead)
+        self._faults = {
+            entry.id: self._faults.get(entry.id, 0) + 1
+            for position, (entry, outcome) in enumerate(zip(entries, outcomes, strict=True))
+            if is_fault(outcome) and position not in settled.dead
+        }
+        return settled.proceed
+
+    async def _tell_acks(self) -> bool:
+        """Whether the adapter has heard all of them, or will never take the rest."""
+        while acks := await self._deferred.head():
+            if not await self._tell(acks):
+                return False
+        return True
+
+    async def _tell(self, acks: Sequence[DeferredAck]) -> bool:
+        """Acknowledge upstream. A hand-over that is over (409) needs no word more; an unknown one (404) is told apart
+        from its neighbours, which the adapter left alone. Memory of what was processed absorbs what comes again."""
+        answer = await self._link.call("POST", ACK_PATH, encode(ack_body(dict(acks))))
+        if answer.verdict in UNSETTLED:
+            return False
+        if answer.status == 404 and len(acks) > 1:
+            for ack in acks:
+                if not await self._tell([ack]):
+                    return False
+            return True
+        await self._deferred.remove([ack.delivery_id for ack in acks])
+        return True

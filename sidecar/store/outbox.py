@@ -1,0 +1,138 @@
+"""The outbox: sends that wait for the adapter, durable and in order (promise 11)."""
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from shared.clock import Clock
+from shared.envelope import content_sha256
+from shared.limits import BATCH_MESSAGES_MAX
+from shared.problems import Problem
+from shared.strict_json import encode
+from sidecar.core.drafts import Draft, count_to_send
+from sidecar.core.link_outcome import Outcome, Verdict, refused
+from sidecar.store.store import Store
+
+_FULL_RETRY_SECONDS: Final = 5.0
+
+_FIND = "SELECT id, content_sha256 FROM outbox WHERE idempotency_key = ?"
+_DEPTH = "SELECT count(*) FROM outbox"
+_POSITION = "SELECT count(*) FROM outbox WHERE id <= ?"
+_INSERT = "INSERT INTO outbox (idempotency_key, content_sha256, envelope, queued_at_us) VALUES (?, ?, ?, ?)"
+_SIZES = "SELECT length(envelope) FROM outbox ORDER BY id LIMIT ?"
+_HEAD = "SELECT id, idempotency_key, envelope FROM outbox ORDER BY id LIMIT ?"
+_DELETE = "DELETE FROM outbox WHERE id = ?"
+_BURY = (
+    "INSERT OR REPLACE INTO outbox_dead (idempotency_key, envelope, problem, refused_at_us) "
+    "SELECT idempotency_key, envelope, ?, ? FROM outbox WHERE id = ?"
+)
+_DEAD = "SELECT count(*) FROM outbox_dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A waiting send."""
+
+    id: int
+    draft: Draft
+
+
+class Outbox:
+    """`depth` counts what waits, `dead` what was refused for good; both follow the commits."""
+
+    def __init__(self, store: Store, clock: Clock, entries_max: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._entries_max = entries_max
+        self._arriving = 0
+        self.depth = 0
+        self.dead = 0
+
+    async def load(self) -> None:
+        """Read the counts of an earlier run; before anything else."""
+        self.depth = await self._store.read(lambda connection: int(connection.execute(_DEPTH).fetchone()[0]))
+        self.dead = await self._store.read(lambda connection: int(connection.execute(_DEAD).fetchone()[0]))
+
+    @property
+    def occupied(self) -> bool:
+        """Whether anything waits or is about to: then a later send must join, or it would overtake."""
+        return self.depth + self._arriving > 0
+
+    def add(self, draft: Draft) -> "asyncio.Future[Outcome]":
+        """Commit a send behind all earlier ones; the outcome is 202, or why not. Cancelling it does not undo it."""
+        digest = content_sha256(draft.envelope)
+        now_us = self._clock.wall_us()
+        self._arriving += 1
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        committed = self._store.commit(lambda connection: self._insert(connection, draft, digest, now_us))
+        committed.add_done_callback(partial(self._arrived, outcome))
+        return outcome
+
+    async def head(self) -> list[Entry]:
+        """The oldest entries that fit one batch."""
+        return await self._store.read(_read_head)
+
+    async def settle(self, done: Sequence[Entry], dead: Sequence[tuple[Entry, dict[str, Any]]]) -> None:
+        """Forget what the adapter has, and set aside what it refused for good, in one transaction."""
+        now_us = self._clock.wall_us()
+
+        def unit(connection: sqlite3.Connection) -> None:
+            connection.executemany(_BURY, [(encode(problem), now_us, entry.id) for entry, problem in dead])
+            connection.executemany(_DELETE, [(entry.id,) for entry in (*done, *(entry for entry, _ in dead))])
+
+        await self._store.commit(unit)
+        self.depth -= len(done) + len(dead)
+        if dead:
+            self.dead = await self._store.read(lambda connection: int(connection.execute(_DEAD).fetchone()[0]))
+
+    async def arrived(self) -> None:
+        """Wait until what is on its way in has been committed."""
+        await self._store.settled()
+
+    def _insert(self, connection: sqlite3.Connection, draft: Draft, digest: bytes, now_us: int) -> tuple[Outcome, bool]:
+        """The outcome, and whether a row was added."""
+        found = connection.execute(_FIND, (draft.key,)).fetchone()
+        if found:
+            return _again(connection, draft, found, digest), False
+        (depth,) = connection.execute(_DEPTH).fetchone()
+        if depth >= self._entries_max:
+            detail = f"The adapter is away and {depth} sends wait already; nothing was dropped. Try again later."
+            return refused(Problem("outbox-full", detail, retry_after=_FULL_RETRY_SECONDS)), False
+        connection.execute(_INSERT, (draft.key, digest, draft.encoded, now_us))
+        return _queued(draft, depth + 1), True
+
+    def _arrived(self, outcome: "asyncio.Future[Outcome]", committed: "asyncio.Future[tuple[Outcome, bool]]") -> None:
+        self._arriving -= 1
+        fault = committed.exception()
+        if fault is None:
+            result, added = committed.result()
+            self.depth += added
+        else:
+            result = refused(fault if isinstance(fault, Problem) else Problem("internal", repr(fault)))
+        if not outcome.done():
+            outcome.set_result(result)
+
+
+def _again(connection: sqlite3.Connection, draft: Draft, found: tuple[int, bytes], digest: bytes) -> Outcome:
+    entry_id, stored = found
+    if stored != digest:
+        detail = f"The key {draft.key} was used for other content, which waits in the outbox."
+        return refused(Problem("idempotency-conflict", detail, field="/idempotency_key"))
+    (position,) = connection.execute(_POSITION, (entry_id,)).fetchone()
+    return _queued(draft, position)
+
+
+def _queued(draft: Draft, position: int) -> Outcome:
+    answer = {"status": "queued", "outbox_position": position, "idempotency_key": draft.key}
+    return Outcome(Verdict.ACCEPTED, 202, answer=answer)
+
+
+def _read_head(connection: sqlite3.Connection) -> list[Entry]:
+    sizes = [size for (size,) in connection.execute(_SIZES, (BATCH_MESSAGES_MAX,))]
+    rows = connection.execute(_HEAD, (count_to_send(sizes),)).fetchall()
+    return [Entry(entry_id, Draft(key, orjson.loads(envelope), envelope)) for entry_id, key, envelope in rows]

@@ -1,0 +1,1 @@
+"""Integration tests of the sidecar: real sockets, real SQLite, real processes."""
