@@ -1,0 +1,175 @@
+"""A deployment to measure: a folder, real processes, and what the kernel says of them."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from multiclaw.interpreter import python_module
+from multiclaw.supervisor import health_of
+from shared.config import Config, load
+from shared.keys import create_key, create_private
+from shared.lifecycle import PARENT_VARIABLE
+from shared.names import ADAPTER
+
+SENDERS: Final = ("s1", "s2", "s3", "s4", "s5", "s6")
+SINK: Final = "sink"
+"""Receives what the senders send; it has no part in a channel."""
+
+TEAM: Final = "team"
+TEAM_MEMBERS: Final = SENDERS[:5]
+"""The channel of broadcasts: five receivers, the sender being one of them."""
+
+_READY_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 10.0
+_PROBE_SECONDS: Final = 0.01
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+
+# A backlog must fit a queue and outlive the run: a lease that lapsed would measure redelivery.
+_CONFIGURATION: Final = """\
+[deployment]
+name = "bench"
+
+[limits]
+queue_max = 10000000
+lease_seconds = 3600
+"""
+
+
+class CannotRun(Exception):  # noqa: N818 - says why there is no measurement
+    """A process of the deployment did not start."""
+
+
+class Deployment:
+    """The adapter and, where asked for, a sidecar per agent. `async with` starts all of it and leaves nothing."""
+
+    def __init__(self, parent: Path | None, *, sidecars: bool) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="mcb-", dir=parent)).absolute()
+        self._config_path = _make(self._folder)
+        self.config: Config = load(self._config_path, environ={})
+        self._programs = {ADAPTER: python_module("adapter", self._config_path)}
+        if sidecars:
+            for agent in self.config.agents:
+                self._programs[agent] = python_module("sidecar", self._config_path, "--agent", agent)
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+
+    async def __aenter__(self) -> "Deployment":
+        try:
+            await self.start(ADAPTER)
+            await asyncio.gather(*(self.start(name) for name in self._programs if name != ADAPTER))
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        sidecars = [name for name in self._processes if name != ADAPTER]
+        try:
+            await asyncio.gather(*(self._stop(name) for name in sidecars))
+            if ADAPTER in self._processes:
+                await self._stop(ADAPTER)
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def start(self, name: str) -> None:
+        """Start a process and wait until it is ready; raises `CannotRun` with its last words."""
+        await self.spawn(name)
+        process, socket = self._processes[name], self._socket(name)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_READY_SECONDS):
+                while process.returncode is None:
+                    if (await health_of(socket)).ready:
+                        return
+                    await asyncio.sleep(_PROBE_SECONDS)
+        raise CannotRun(f"{name} did not become ready: {self._last_words(name)}")
+
+    async def spawn(self, name: str) -> None:
+        """Start a process and return at once."""
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("MULTICLAW_")}
+        with self._log(name).open("ab") as log:
+            self._processes[name] = await asyncio.create_subprocess_exec(
+                *self._programs[name],
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**environ, PARENT_VARIABLE: str(os.getpid())},
+            )
+
+    async def kill_adapter(self) -> None:
+        """SIGKILL, and wait for its end."""
+        self._processes[ADAPTER].kill()
+        await self._processes[ADAPTER].wait()
+
+    async def stopped(self) -> None:
+        """Stop everything in order; the folder stays until the block ends."""
+        for name in reversed(list(self._processes)):
+            await self._stop(name)
+
+    @property
+    def store(self) -> Path:
+        """The adapter's database."""
+        return self.config.adapter_store
+
+    def store_bytes(self) -> int:
+        """The database and its WAL on the disk, in allocated bytes."""
+        files = (self.store, self.store.with_name(self.store.name + "-wal"))
+        return sum(file.stat().st_blocks * 512 for file in files if file.exists())  # stat(2): units of 512 bytes
+
+    def cpu_seconds(self) -> tuple[float, float]:
+        """Processor time used so far by the adapter, and by all sidecars together."""
+        sidecars = sum(_cpu_seconds(p.pid) for name, p in self._processes.items() if name != ADAPTER)
+        return _cpu_seconds(self._processes[ADAPTER].pid), sidecars
+
+    def rss_mb(self, name: str) -> float:
+        """Resident memory of a process, in MB of 1,000,000 bytes."""
+        status = Path(f"/proc/{self._processes[name].pid}/status").read_text(encoding="ascii", errors="replace")
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) * 1024 / 1e6
+
+    def _socket(self, name: str) -> Path:
+        return self.config.adapter_socket if name == ADAPTER else self.config.sidecar_socket(name)
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+    def _last_words(self, name: str) -> str:
+        lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    async def _stop(self, name: str) -> None:
+        process = self._processes[name]
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _make(folder: Path) -> Path:
+    agents = (*SENDERS, SINK)
+    path = folder / "multiclaw.toml"
+    tables = "".join(f"\n[agents.{agent}]\n" for agent in agents)
+    members = ", ".join(f'"{agent}"' for agent in TEAM_MEMBERS)
+    path.write_text(f"{_CONFIGURATION}{tables}\n[channels.{TEAM}]\nmembers = [{members}]\n", encoding="utf-8")
+    config = load(path, environ={})
+    config.paths.keys.mkdir(mode=0o700)
+    config.paths.contracts.mkdir(mode=0o700)
+    for agent in agents:
+        create_key(config.paths.keys, agent)
+        config.sidecar_state(agent).mkdir(mode=0o700, parents=True)
+        create_private(config.token_file(agent), os.urandom(16).hex())
+    return path
+
+
+def _cpu_seconds(pid: int) -> float:
+    """User and system time (proc(5), fields 14 and 15, counted after the name, which may hold blanks)."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND

@@ -1,0 +1,44 @@
+"""What the figures depend on: the machine, the versions, and how the store was opened."""
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from shared.database import SQLITE_VERSION, open_database
+
+
+def machine_facts(folder: Path) -> dict[str, Any]:
+    """The environment; `folder` is where stores are made, whose file system decides what an fsync costs."""
+    return {
+        "python": platform.python_version(),
+        "sqlite": SQLITE_VERSION,
+        "aiohttp": importlib.metadata.version("aiohttp"),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpu_count": os.cpu_count(),
+        "filesystem": _filesystem(folder),
+        "load_average_at_start": round(os.getloadavg()[0], 2),
+    }
+
+
+async def store_facts(store: Path) -> dict[str, Any]:
+    """How the processes open their stores: `synchronous` belongs to a connection, so it is read from one made alike."""
+    database = await open_database(store, "")
+    try:
+        pragmas = ("synchronous", "journal_mode", "page_size", "wal_autocheckpoint")
+        return {name: await database.run(lambda c, name=name: c.execute(f"PRAGMA {name}").fetchone()[0]) for name in pragmas}
+    finally:
+        await database.close()
+
+
+def _filesystem(folder: Path) -> str:
+    """The type of the mount that holds `folder` (proc(5), mountinfo)."""
+    device = folder.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        mount, _, source = line.partition(" - ")
+        if mount.split()[2] == number:
+            return source.split()[0]
+    return "unknown"

@@ -1,0 +1,21 @@
+"""The workloads W1 to W6. Each starts with empty queues, and ends by counting what came out."""
+
+from typing import Final
+
+from bench.workloads.backlog import Backlog
+from bench.workloads.base import Measured, Stage, Workload
+from bench.workloads.broadcast import Broadcast
+from bench.workloads.latency import PacedLatency
+from bench.workloads.restart import Restart
+from bench.workloads.throughput import InFlight64, OneInFlightEach
+
+WORKLOADS: Final[tuple[Workload, ...]] = (
+    OneInFlightEach(),
+    InFlight64(),
+    PacedLatency(),
+    Broadcast(),
+    Backlog(),
+    Restart(),
+)
+
+__all__ = ["WORKLOADS", "Measured", "Stage", "Workload"]

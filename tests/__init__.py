@@ -1,0 +1,1 @@
+"""The proofs, from single functions to whole deployments."""

@@ -1,0 +1,1 @@
+"""The wire, byte for byte."""

@@ -1,0 +1,1 @@
+"""Parts against the real kernel: sockets, SQLite, processes."""

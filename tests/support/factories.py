@@ -1,0 +1,108 @@
+"""Things with defaults: a test names only what matters to it."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from adapter.core.admission import QueueLimits
+from adapter.core.commands import Claim, Send, Snapshot
+from adapter.core.delivery import Delivery
+from adapter.core.exchange import Exchange, Now, Policy
+from adapter.core.retry import RetryPolicy
+from adapter.core.routing import Topology, order_key
+from shared.envelope import content_sha256
+from shared.identifiers import uuid7
+from shared.keys import Key, Keyring
+from shared.signing import sign_envelope
+from tests.support.clock import START_SECONDS, us
+
+AGENTS = ("orchestrator", "pm", "engineering", "qa", "research", "growth")
+ROLES = {"orchestrator": "orchestrator", "pm": "pm"} | dict.fromkeys(AGENTS[2:], "execution")
+CHANNELS = {"all-agents": AGENTS, "product": AGENTS, "platform": ("orchestrator", "pm", "engineering")}
+START_US = us(START_SECONDS)
+
+_tickets = itertools.count(1)
+
+
+def new_key() -> str:
+    """A fresh idempotency key."""
+    return str(uuid7())
+
+
+def keyring(agent: str = "pm", secret: bytes = b"k" * 32) -> Keyring:
+    """A keyring of one key."""
+    return Keyring(agent, (Key(f"{agent}-1", secret),))
+
+
+def envelope(sender: str = "pm", to: str = "product", **fields: Any) -> dict[str, Any]:
+    """An unsigned envelope: a note with a fresh key."""
+    defaults = {"type": "note/1", "payload": {"text": "hello"}, "idempotency_key": new_key()}
+    return {"to": to, **defaults, "sender": sender, **fields}
+
+
+def signed(unsigned: dict[str, Any], keys: Keyring, now_us: int) -> dict[str, Any]:
+    """The envelope as its sidecar submits it."""
+    return sign_envelope(unsigned, keys.current, now_us)
+
+
+def topology() -> Topology:
+    """The default one, with the adapter in `platform`."""
+    members = dict(CHANNELS) | {f"@{agent}": (agent,) for agent in AGENTS}
+    return Topology(members | {"platform": (*CHANNELS["platform"], "adapter")}, dict(ROLES))
+
+
+def send(sender: str = "pm", to: str = "product", **fields: Any) -> Send:
+    """A send command. `recipients`, `critical`, `keep_forever` and `expires_at_us` are the command's; the rest is
+    the envelope's."""
+    own = {"critical": False, "keep_forever": False, "expires_at_us": None}
+    own |= {name: fields.pop(name) for name in (*own, "recipients") if name in fields}
+    content = envelope(sender, to, **fields)
+    own.setdefault("recipients", topology().members.get(to, ()))
+    return Send(
+        envelope=content,
+        sender=sender,
+        idempotency_key=UUID(content["idempotency_key"]).bytes,
+        content_sha256=content_sha256(content),
+        channel=to,
+        order_key=order_key(content),
+        **own,
+    )
+
+
+def claim(recipient: str, count: int = 10, *, park: bool = False, ticket: int | None = None) -> Claim:
+    """A poll."""
+    return Claim(recipient, count, next(_tickets) if ticket is None else ticket, park)
+
+
+def delivery(message_id: int = 1, recipient: str = "qa", order_key: int = 1, **fields: Any) -> Delivery:
+    """A queued delivery."""
+    return Delivery(message_id, recipient, order_key, **fields)
+
+
+def policy(
+    *,
+    lease_seconds: float = 30.0,
+    attempts_max: int = 3,
+    retry_base_seconds: float = 1.0,
+    retry_cap_seconds: float = 60.0,
+    queue_max: int = 500,
+    critical_reserve: int = 100,
+    jitter: Callable[[], float] = lambda: 1.0,
+) -> Policy:
+    """The default limits, with the longest jitter, and nonces that count."""
+    nonces = itertools.count(1)
+    retry = RetryPolicy(attempts_max, us(retry_base_seconds), us(retry_cap_seconds))
+    queue = QueueLimits(queue_max, critical_reserve)
+    return Policy(us(lease_seconds), retry, queue, jitter, lambda: f"{next(nonces):08x}")
+
+
+def now(seconds: float = 0.0) -> Now:
+    """Both clocks, so many seconds after the start."""
+    at = START_US + us(seconds)
+    return Now(at, at)
+
+
+def exchange(rules: Policy | None = None, snapshot: Snapshot | None = None) -> Exchange:
+    """An exchange of the default agents over an empty store."""
+    return Exchange(list(AGENTS), snapshot or Snapshot(0, 0, {}, []), rules or policy(), now())

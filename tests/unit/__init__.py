@@ -1,0 +1,1 @@
+"""Single functions and classes, without sockets or stores."""

@@ -1,0 +1,1 @@
+"""The shared helpers, one by one."""
