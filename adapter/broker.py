@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from adapter.core.commands import Claim, Command, GiveBack, HandedOver, Tick, Unpark
 from adapter.store.engine import Store
-from shared.clock import MICROSECONDS, Clock
+from shared.clock import Clock
 from shared.group_commit import GroupCommit
+from shared.times import MICROSECONDS
 
 _TICK_SECONDS_MIN: Final = 0.01
 """Deadlines closer together than this share a tick."""

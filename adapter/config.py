@@ -4,10 +4,10 @@ import random
 import secrets
 
 from adapter.core.admission import QueueLimits
-from adapter.core.exchange import Policy
+from adapter.core.policy import Policy
 from adapter.core.retry import RetryPolicy
-from shared.clock import MICROSECONDS
 from shared.config import Limits
+from shared.times import MICROSECONDS
 
 
 def policy_of(limits: Limits) -> Policy:

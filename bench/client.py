@@ -49,13 +49,12 @@ class Connection(asyncio.Protocol):
         """Send the bytes of one request; the future has its answer, or `ConnectionError` when there will be none."""
         if self._waiting is not None:
             raise RuntimeError("a request is in flight on this connection")
-        self._waiting = asyncio.get_running_loop().create_future()
+        waiting = self._waiting = asyncio.get_running_loop().create_future()
         if self._transport.is_closing():
             self._fail()
-            return self._waiting
-        future = self._waiting
-        self._transport.write(wire)
-        return future
+        else:
+            self._transport.write(wire)
+        return waiting
 
     def close(self) -> None:
         """Let it go."""
@@ -103,7 +102,11 @@ class Connection(asyncio.Protocol):
 
 def request_bytes(method: str, target: str, body: bytes = b"", headers: dict[str, str] | None = None) -> bytes:
     """The bytes of a request; a body is JSON."""
-    lines = [f"{method} {target} HTTP/1.1", "Host: unix", *(f"{name}: {value}" for name, value in (headers or {}).items())]
+    lines = [
+        f"{method} {target} HTTP/1.1",
+        "Host: unix",
+        *(f"{name}: {value}" for name, value in (headers or {}).items()),
+    ]
     if body:
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
     return "\r\n".join([*lines, "", ""]).encode("ascii") + body

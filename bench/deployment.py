@@ -5,10 +5,8 @@ import contextlib
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from multiclaw.interpreter import python_module
 from multiclaw.supervisor import health_of
@@ -58,7 +56,7 @@ class Deployment:
                 self._programs[agent] = python_module("sidecar", self._config_path, "--agent", agent)
         self._processes: dict[str, asyncio.subprocess.Process] = {}
 
-    async def __aenter__(self) -> "Deployment":
+    async def __aenter__(self) -> Self:
         try:
             await self.start(ADAPTER)
             await asyncio.gather(*(self.start(name) for name in self._programs if name != ADAPTER))
@@ -68,11 +66,8 @@ class Deployment:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        sidecars = [name for name in self._processes if name != ADAPTER]
         try:
-            await asyncio.gather(*(self._stop(name) for name in sidecars))
-            if ADAPTER in self._processes:
-                await self._stop(ADAPTER)
+            await self.stop()
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -106,19 +101,21 @@ class Deployment:
         self._processes[ADAPTER].kill()
         await self._processes[ADAPTER].wait()
 
-    async def stopped(self) -> None:
-        """Stop everything in order; the folder stays until the block ends."""
-        for name in reversed(list(self._processes)):
-            await self._stop(name)
+    async def stop(self) -> None:
+        """Stop everything, sidecars first; the folder stays until the block ends."""
+        await asyncio.gather(*(self._stop(name) for name in self._processes if name != ADAPTER))
+        if ADAPTER in self._processes:
+            await self._stop(ADAPTER)
 
     @property
-    def store(self) -> Path:
-        """The adapter's database."""
-        return self.config.adapter_store
+    def has_sidecars(self) -> bool:
+        """Whether agents have sidecars here."""
+        return len(self._programs) > 1
 
     def store_bytes(self) -> int:
         """The database and its WAL on the disk, in allocated bytes."""
-        files = (self.store, self.store.with_name(self.store.name + "-wal"))
+        store = self.config.adapter_store
+        files = (store, store.with_name(store.name + "-wal"))
         return sum(file.stat().st_blocks * 512 for file in files if file.exists())  # stat(2): units of 512 bytes
 
     def cpu_seconds(self) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,14 @@ async def store_facts(store: Path) -> dict[str, Any]:
     """How the processes open their stores: `synchronous` belongs to a connection, so it is read from one made alike."""
     database = await open_database(store, "")
     try:
-        pragmas = ("synchronous", "journal_mode", "page_size", "wal_autocheckpoint")
-        return {name: await database.run(lambda c, name=name: c.execute(f"PRAGMA {name}").fetchone()[0]) for name in pragmas}
+        return await database.run(_pragmas)
     finally:
         await database.close()
+
+
+def _pragmas(connection: sqlite3.Connection) -> dict[str, Any]:
+    names = ("synchronous", "journal_mode", "page_size", "wal_autocheckpoint")
+    return {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names}
 
 
 def _filesystem(folder: Path) -> str:

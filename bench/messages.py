@@ -9,7 +9,9 @@ from shared.strict_json import encode
 MESSAGE_BYTES: Final = 2_048
 """The mean of recorded agent messages, and the size all published figures here were measured with."""
 
-_PROSE: Final = "The review is done and the tests pass; two findings are open and the receipt is in the file store. " * 32
+_PROSE: Final = (
+    "The review is done and the tests pass; two findings are open and the receipt is in the file store. " * 32
+)
 
 
 @dataclass(frozen=True, slots=True)

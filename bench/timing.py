@@ -3,6 +3,7 @@
 import gc
 import time
 from types import TracebackType
+from typing import Self
 
 from bench.deployment import Deployment
 from bench.figures import Figures
@@ -20,14 +21,16 @@ class Timed:
         self.shares: Figures = {}
         """Processor time over wall time of the load, the adapter and all sidecars; 1.0 is one core."""
 
-    def __enter__(self) -> "Timed":
+    def __enter__(self) -> Self:
         gc.collect()
         gc.freeze()
         gc.disable()
         self._before = self._clocks()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         now = self._clocks()
         gc.enable()
         gc.unfreeze()

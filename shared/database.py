@@ -4,6 +4,7 @@ A unit is a plain function of the connection. It runs whole in the connection's 
 that asked for it, so a cancelled request cannot leave a transaction open.
 """
 
+import asyncio
 import fcntl
 import os
 import sqlite3
@@ -67,7 +68,12 @@ async def open_database(path: Path, schema: str) -> Database:
         return connection
 
     database = Database(connect, iter_chunk_size=64)
-    await database
+    try:
+        await database
+    except BaseException:
+        # aiosqlite ends its thread, but does not wait: it would answer to a loop that may be closed by then.
+        await asyncio.to_thread(database._thread.join)
+        raise
     return database
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, Field, StringConstraints
 
 from shared.canonical import canonical
-from shared.clock import from_iso
 from shared.model import Model
 from shared.names import ADDRESS_PATTERN, NAME_PATTERN
+from shared.times import from_iso
 
 
 def _rfc3339(text: str) -> str:

@@ -47,6 +47,7 @@ KINDS: Final[dict[str, Kind]] = {
     "contract-violation": Kind(422, "The message does not fulfil its contract"),
     "idempotency-conflict": Kind(422, "The idempotency key was used for other content"),
     "expired": Kind(422, "The message had expired before it was sent"),
+    "held-back": Kind(424, "An earlier message of the same request must be sent first", retryable=True),
     "queue-full": Kind(429, "A recipient's queue is full", retryable=True),
     "internal": Kind(500, "A fault of ours"),
     "outbox-full": Kind(503, "The outbox is full", retryable=True),

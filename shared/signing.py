@@ -13,10 +13,10 @@ import hmac
 from typing import Any, Final
 
 from shared.canonical import canonical
-from shared.clock import MICROSECONDS, from_iso, iso
 from shared.keys import Key, Keyring
 from shared.limits import SIGNATURE_AGE_SECONDS_MAX
 from shared.problems import Problem
+from shared.times import MICROSECONDS, from_iso, iso
 
 ALGORITHM: Final = "HMAC-SHA256"
 REQUEST_HEADER: Final = "Multiclaw-Signature"

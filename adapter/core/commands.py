@@ -23,6 +23,13 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class SendBatch:
+    """Sends of one request, in their sender's order: after one that must be tried again, none is taken."""
+
+    sends: tuple[Send, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """Hand `count` messages to `recipient`; with `park`, remember the ticket until there is one.
 
@@ -86,7 +93,7 @@ class Tick:
     """Time has passed: leases may have lapsed, and waiting deliveries may be ready."""
 
 
-Command = Send | Claim | Unpark | Ack | Nack | GiveBack | Extend | Tick
+Command = Send | SendBatch | Claim | Unpark | Ack | Nack | GiveBack | Extend | Tick
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,21 +11,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from adapter.core.admission import QueueLimits, Verdict
+from adapter.core.admission import Verdict
 from adapter.core.commands import (
     Ack,
     Claim,
     Command,
     Extend,
-    Extended,
     GiveBack,
     HandedOver,
     Nack,
     NewMessage,
     RecipientReport,
     Send,
+    SendBatch,
     Sent,
-    Settled,
     Snapshot,
     StoredSend,
     Tick,
@@ -33,37 +32,18 @@ from adapter.core.commands import (
 )
 from adapter.core.delivery import REASONS, Delivery, Event, State
 from adapter.core.mailbox import Mailbox
+from adapter.core.policy import Now, Policy
 from adapter.core.ports import StoreTransaction
 from adapter.core.replies import inherit
-from adapter.core.retry import RetryPolicy
-from shared.clock import MICROSECONDS, iso
-from shared.limits import LEASE_SECONDS_MAX, REASON_CHARS_MAX
+from adapter.core.settling import Changes, Settling
+from shared.limits import LEASE_SECONDS_MAX
 from shared.names import ADAPTER
 from shared.problems import Problem
 from shared.strict_json import encode
+from shared.times import MICROSECONDS, iso
 
 _RETRY_AFTER_FULL_SECONDS: Final = 5.0
 _LEASE_US_MAX: Final = int(LEASE_SECONDS_MAX * MICROSECONDS)
-_MESSAGE_ID_DIGITS_MAX: Final = 15  # hexadecimal, so 60 bits
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The numbers of a deployment, and chance: `jitter` in [0, 1), `nonce` a fresh short text."""
-
-    lease_us: int
-    retry: RetryPolicy
-    queue: QueueLimits
-    jitter: Callable[[], float]
-    nonce: Callable[[], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Now:
-    """The two clocks, read once per group."""
-
-    wall_us: int
-    steady_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +53,18 @@ class _Place:
     stored: StoredSend
     deliveries: list[Delivery]
     duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The outcomes of one request's sends."""
+
+    outcomes: list["_Place | Problem"]
+
+
+def held_back() -> Problem:
+    """The answer to a message whose forerunner must be tried again: sent now, it would overtake it."""
+    return Problem("held-back", "An earlier message of this request was not taken; send both again, in order.")
 
 
 class Exchange:
@@ -87,15 +79,18 @@ class Exchange:
         self._message_ids = itertools.count(snapshot.last_message_id + 1)
         self._last_message_id = snapshot.last_message_id
         self._last_stamp_us = snapshot.last_accepted_at_us
+        self._changed: Changes = {}
+        settling = Settling(self._mailboxes, self._changed, policy)
         self._handlers: dict[type, Callable[[Any, StoreTransaction, Now], Any]] = {
             Send: self._send,
+            SendBatch: self._send_batch,
             Claim: self._claim,
             Unpark: self._unpark,
-            Ack: self._ack,
-            Nack: self._nack,
-            GiveBack: self._give_back,
-            Extend: self._extend,
-            Tick: self._tick,
+            Ack: settling.ack,
+            Nack: settling.nack,
+            GiveBack: settling.give_back,
+            Extend: settling.extend,
+            Tick: settling.tick,
         }
         for delivery in snapshot.live:
             self._clamp(delivery, now.steady_us)
@@ -104,7 +99,7 @@ class Exchange:
 
     def _begin(self) -> None:
         """Forget what the last group touched."""
-        self._changed: dict[tuple[int, str], Delivery] = {}
+        self._changed.clear()
         self._new_sequences: dict[str, int] = {}
         self.handed_over: list[tuple[int, str, list[HandedOver]]] = []
 
@@ -121,7 +116,7 @@ class Exchange:
             store.save_deliveries(self._changed.values())
         if self._new_sequences:
             store.save_sequences(self._new_sequences, self._last_message_id)
-        return [self._report(outcome) if isinstance(outcome, _Place) else outcome for outcome in outcomes]
+        return [self._reported(outcome) for outcome in outcomes]
 
     def depths(self) -> dict[str, int]:
         """Live deliveries per agent."""
@@ -154,6 +149,18 @@ class Exchange:
             for recipient, verdict in zip(send.recipients, verdicts, strict=True)
         ]
         return _Place(stored, deliveries, duplicate=False)
+
+    def _send_batch(self, batch: SendBatch, store: StoreTransaction, now: Now) -> _Batch:
+        outcomes: list[_Place | Problem] = []
+        for send in batch.sends:
+            if outcomes and isinstance(outcomes[-1], Problem) and outcomes[-1].retryable:
+                outcomes.append(held_back())
+                continue
+            try:
+                outcomes.append(self._send(send, store, now))
+            except Problem as problem:
+                outcomes.append(problem)
+        return _Batch(outcomes)
 
     def _again(self, send: Send, known: StoredSend, store: StoreTransaction) -> _Place:
         if known.content_sha256 != send.content_sha256:
@@ -209,6 +216,12 @@ class Exchange:
             mailbox.add(delivery)
         self._touch(delivery)
         return delivery
+
+    def _reported(self, outcome: Any) -> Any:
+        """What leaves: a send is described as it stands when the whole group is decided."""
+        if isinstance(outcome, _Batch):
+            return [self._reported(one) for one in outcome.outcomes]
+        return self._report(outcome) if isinstance(outcome, _Place) else outcome
 
     def _report(self, place: _Place) -> Sent:
         recipients = tuple(
@@ -271,81 +284,6 @@ class Exchange:
             if delivery.state is State.LEASED and (delivery.token or "").endswith(endings):
                 self._touch(*mailbox.release(delivery))
 
-    # Settling
-
-    def _ack(self, ack: Ack, store: StoreTransaction, _: Now) -> list[str]:
-        deliveries = [self._find(ack.recipient, token, store, "/delivery_ids") for token in ack.delivery_ids]
-        stale, acked = [], []
-        for delivery, token in zip(deliveries, ack.delivery_ids, strict=True):
-            if delivery.holds(token):
-                delivery.result = ack.results.get(token)
-                self._mailboxes[ack.recipient].ack(delivery)
-                self._touch(delivery)
-            elif delivery.state is not State.ACKED or delivery.token != token:
-                stale.append(token)
-                continue
-            acked.append(token)
-        if stale:
-            detail = f"{len(stale)} of these hand-overs have ended; the messages were or will be handed over again."
-            raise Problem("stale-lease", detail, field="/delivery_ids", stale=stale, acked=acked)
-        return acked
-
-    def _nack(self, nack: Nack, store: StoreTransaction, now: Now) -> Settled:
-        delivery = self._held(nack.recipient, nack.delivery_id, store, "/delivery_id")
-        mailbox = self._mailboxes[nack.recipient]
-        delivery.detail = nack.reason[:REASON_CHARS_MAX] if nack.reason else None
-        if nack.mode == "refuse":
-            mailbox.refuse(delivery)
-            self._touch(delivery)
-        elif nack.mode == "release":
-            self._touch(*mailbox.release(delivery))
-        else:
-            self._fail(mailbox, delivery, now, silent=False)
-        return Settled(delivery.state.word)
-
-    def _extend(self, extend: Extend, store: StoreTransaction, now: Now) -> Extended:
-        held = [self._held(extend.recipient, token, store, "/delivery_ids") for token in extend.delivery_ids]
-        lease_until_us = now.steady_us + extend.extension_us
-        for delivery in held:
-            self._mailboxes[extend.recipient].extend(delivery, lease_until_us)
-            self._touch(delivery)
-        return Extended(lease_until_us)
-
-    def _give_back(self, give_back: GiveBack, *_: object) -> None:
-        mailbox = self._mailboxes[give_back.recipient]
-        for token in give_back.delivery_ids:
-            delivery = mailbox.live.get(_message_id(token))
-            if delivery is not None and delivery.holds(token):
-                self._touch(*mailbox.release(delivery))
-
-    def _tick(self, _: Tick, __: StoreTransaction, now: Now) -> None:
-        for mailbox in self._mailboxes.values():
-            mailbox.wake(now.steady_us)  # else what nobody polls for would stay due, and tick without end
-            for delivery in mailbox.lapsed(now.steady_us):
-                self._fail(mailbox, delivery, now, silent=True)
-
-    def _fail(self, mailbox: Mailbox, delivery: Delivery, now: Now, *, silent: bool) -> None:
-        retry = self._policy.retry
-        failures = delivery.failures + 1
-        wait_us = None if retry.is_spent(failures) else retry.delay_us(failures, self._policy.jitter())
-        retry_at_us = None if wait_us is None else now.steady_us + wait_us
-        self._touch(*mailbox.fail(delivery, retry_at_us, silent=silent))
-
-    def _held(self, recipient: str, token: str, store: StoreTransaction, field: str) -> Delivery:
-        delivery = self._find(recipient, token, store, field)
-        if not delivery.holds(token):
-            detail = f"The hand-over {token} has ended; nothing was changed."
-            raise Problem("stale-lease", detail, field=field, stale=[token])
-        return delivery
-
-    def _find(self, recipient: str, token: str, store: StoreTransaction, field: str) -> Delivery:
-        message_id = _message_id(token)
-        delivery = self._mailboxes[recipient].live.get(message_id) or self._changed.get((message_id, recipient))
-        delivery = delivery or store.find_delivery(message_id, recipient)
-        if delivery is None:
-            raise Problem("unknown-delivery", f"No hand-over {token!r} was made to {recipient!r}.", field=field)
-        return delivery
-
     def _touch(self, *deliveries: Delivery) -> None:
         for delivery in deliveries:
             self._changed[delivery.message_id, delivery.recipient] = delivery
@@ -355,12 +293,3 @@ class Exchange:
         if delivery.state is State.LEASED:
             delivery.lease_until_us = min(delivery.lease_until_us, now_us + _LEASE_US_MAX)
         delivery.not_before_us = min(delivery.not_before_us, now_us + self._policy.retry.cap_us)
-
-
-def _message_id(token: str) -> int:
-    """The message that a token names, or -1. Whatever is sent stays within the 63 bits that a row can hold."""
-    head = token.partition(".")[0]
-    try:
-        return int(head, 16) if len(head) <= _MESSAGE_ID_DIGITS_MAX else -1
-    except ValueError:
-        return -1

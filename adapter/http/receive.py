@@ -7,12 +7,12 @@ import orjson
 from adapter.broker import Broker
 from adapter.core.commands import Ack, Extend, Extended, HandedOver, Nack, Settled
 from shared.api import AckRequest, ExtendRequest, NackRequest
-from shared.clock import MICROSECONDS, iso
 from shared.limits import RESULT_BYTES_MAX
 from shared.link import PollRequest
 from shared.model import check
 from shared.problems import Problem
 from shared.strict_json import encode
+from shared.times import MICROSECONDS, iso
 from shared.web.routes import Answer, Call, json_answer
 
 

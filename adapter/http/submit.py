@@ -1,21 +1,22 @@
 """Sends: each envelope of a request is checked apart, all that pass enter one group, and each has its own outcome."""
 
-import asyncio
 from typing import Any
 from uuid import UUID
 
 from adapter.broker import Broker
-from adapter.core.commands import RecipientReport, Send, Sent
+from adapter.core.commands import RecipientReport, Send, SendBatch, Sent
 from adapter.core.contract import Registry, role_of
+from adapter.core.exchange import held_back
 from adapter.core.routing import Topology, order_key
 from adapter.http.auth import LinkAuth
 from shared.canonical import canonical
-from shared.clock import Clock, from_iso, iso
+from shared.clock import Clock
 from shared.envelope import Envelope, content_sha256
 from shared.link import SubmitRequest
 from shared.model import check
 from shared.problems import Problem
 from shared.signing import verify_envelope
+from shared.times import from_iso, iso
 from shared.web.routes import Answer, Call, json_answer
 
 
@@ -39,19 +40,28 @@ class Submit:
         self._envelope_bytes_max = envelope_bytes_max
 
     async def handle(self, call: Call) -> Answer:
-        """200 with an outcome per envelope, in order."""
+        """200 with an outcome per envelope, in order. After one to be tried again, the rest are held back."""
         envelopes = check(SubmitRequest, call.json()).envelopes
-        pending = [self._submit(envelope, call) for envelope in envelopes]
-        futures = [entry for entry in pending if isinstance(entry, asyncio.Future)]
-        await asyncio.gather(*futures, return_exceptions=True)
-        outcomes = [_outcome(entry, envelope) for entry, envelope in zip(pending, envelopes, strict=True)]
+        checked = self._check(envelopes, call)
+        batch = SendBatch(tuple(entry for entry in checked if isinstance(entry, Send)))
+        committed = iter(await self._broker.ask(batch) if batch.sends else ())
+        outcomes = [
+            _outcome(next(committed) if isinstance(entry, Send) else entry, envelope)
+            for entry, envelope in zip(checked, envelopes, strict=True)
+        ]
         return json_answer(200, {"outcomes": outcomes})
 
-    def _submit(self, envelope: dict[str, Any], call: Call) -> "asyncio.Future[Sent] | Problem":
-        try:
-            return self._broker.submit(self.command(envelope, call.agent, len(call.body)))
-        except Problem as problem:
-            return problem
+    def _check(self, envelopes: list[dict[str, Any]], call: Call) -> list[Send | Problem]:
+        checked: list[Send | Problem] = []
+        for envelope in envelopes:
+            if checked and isinstance(checked[-1], Problem) and checked[-1].retryable:
+                checked.append(held_back())
+                continue
+            try:
+                checked.append(self.command(envelope, call.agent, len(call.body)))
+            except Problem as problem:
+                checked.append(problem)
+        return checked
 
     def command(self, envelope: dict[str, Any], agent: str, body_bytes: int) -> Send:
         """The command of a signed envelope; raises a `Problem` for anything that is not right with it."""
@@ -84,16 +94,10 @@ class Submit:
             raise Problem("message-too-large", detail, field="")
 
 
-def _outcome(entry: "asyncio.Future[Sent] | Problem", envelope: dict[str, Any]) -> dict[str, Any]:
+def _outcome(entry: Sent | Problem, envelope: dict[str, Any]) -> dict[str, Any]:
     if isinstance(entry, Problem):
         return {"code": entry.status, "problem": entry.document()}
-    error = entry.exception()
-    if isinstance(error, Problem):
-        return {"code": error.status, "problem": error.document()}
-    if error is not None:
-        raise error
-    sent = entry.result()
-    return {"code": 200 if sent.duplicate else 201, "answer": _accepted(sent, envelope["idempotency_key"])}
+    return {"code": 200 if entry.duplicate else 201, "answer": _accepted(entry, envelope["idempotency_key"])}
 
 
 def _accepted(sent: Sent, key: str) -> dict[str, Any]:

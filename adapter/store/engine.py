@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from adapter.core.commands import Command, HandedOver
-from adapter.core.exchange import Exchange, Now, Policy
+from adapter.core.exchange import Exchange
+from adapter.core.policy import Now, Policy
 from adapter.core.routing import Topology
 from adapter.store.names import Names
 from adapter.store.queries import SCHEMA, SQL

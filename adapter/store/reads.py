@@ -7,9 +7,9 @@ from typing import Any, Final
 from adapter.core.tasks import Step
 from adapter.store.names import Names
 from adapter.store.queries import SQL
-from shared.clock import iso
 from shared.problems import Problem
 from shared.strict_json import decode_object
+from shared.times import iso
 
 RANGE_MESSAGES_MAX: Final = 100
 _RANGE_BYTES_MAX: Final = 4 * 1024 * 1024

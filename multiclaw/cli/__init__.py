@@ -1,6 +1,7 @@
 """The command line: one file per group of verbs, of which only the one that is asked for is imported."""
 
 import importlib
+import io
 import os
 import sys
 from typing import Final
@@ -19,6 +20,7 @@ _VERBS: Final = {
     "adapter": "multiclaw.cli.processes",
     "sidecar": "multiclaw.cli.processes",
     "wait-ready": "multiclaw.cli.readiness",
+    "bench": "bench.command",
 }
 """Where each verb is. Such a module has a function `register(application)`, which adds its verbs."""
 
@@ -50,6 +52,8 @@ def _root() -> None:
 
 def main() -> None:
     """The entry point of the `multiclaw` command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that lacks a character is no failure
     try:
         build(sys.argv[1] if len(sys.argv) > 1 else None)()
     except Exit as end:

@@ -42,8 +42,9 @@ class Agent:
                 await message.ack()
 
     `discovery.py` says how the sidecar is found. `retry_seconds` is how long a call goes on trying while the sidecar
-    cannot be reached or asks to come again; a send keeps its idempotency key over all of them. `on_gap` is called
-    with every `Gap` that a poll reports; `gaps` keeps the last 1,000.
+    cannot be reached or asks to come again; a send keeps its idempotency key over all of them. `request_seconds` is
+    how long one answer may take; a sidecar that cannot reach its adapter says so after 5 s by default. `on_gap` is
+    called with every `Gap` that a poll reports; `gaps` keeps the last 1,000.
     """
 
     def __init__(  # noqa: PLR0913 - all but the name are options, by keyword
@@ -56,11 +57,13 @@ class Agent:
         token: str | None = None,
         token_file: str | os.PathLike[str] | None = None,
         retry_seconds: float = 30.0,
+        request_seconds: float = 15.0,
         on_gap: GapHook | None = None,
     ) -> None:
         self.name = name
         self._location = Location(config, socket, url, token, token_file)
         self._retry = RetryPolicy(retry_seconds=retry_seconds)
+        self._request_seconds = request_seconds
         self._gaps = GapLog(on_gap)
         self._handlers = Handlers()
         self._state: _Open | None = None
@@ -70,7 +73,7 @@ class Agent:
         if self._state is not None:
             raise RuntimeError("this agent is open already")
         endpoint = find(self.name, self._location, os.environ)
-        self._state = _Open(self, Transport(endpoint, self._retry), self._gaps)
+        self._state = _Open(self, Transport(endpoint, self._retry, self._request_seconds), self._gaps)
         return self
 
     async def __aexit__(

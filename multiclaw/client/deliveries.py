@@ -15,7 +15,7 @@ from multiclaw.client.leases import LeaseKeeper
 from multiclaw.client.messages import Message, NackMode
 from multiclaw.client.outgoing import Receipt
 from multiclaw.client.retry import RetryPolicy
-from multiclaw.client.transport import ONCE, REQUEST_SECONDS, Transport
+from multiclaw.client.transport import ONCE, Transport
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Deliveries:
     async def poll(self, wait: float, count: int) -> list[Message]:
         """One poll, one attempt."""
         target = f"{MESSAGES_PATH}?{urlencode({'wait': f'{wait:f}', 'max': count})}"
-        answer = await self._transport.once("GET", target, seconds=wait + REQUEST_SECONDS)
+        answer = await self._transport.once("GET", target, patience=wait)
         messages = [Message(delivery, self) for delivery in answer["messages"]]
         for gap in answer.get("gaps", ()):
             await self._gaps.note(Gap(gap["channel"], gap["from"], gap["to"]))

@@ -141,10 +141,14 @@ class Dispatcher:
         finally:
             self._calls.discard(work)
 
+    async def _settled_by_handler(self, message: Message) -> bool:
+        """Whether the handler told by itself how it went; a nack of its own stops its order like ours."""
+        if message.settled in {"fail", "release"}:
+            await self._abandon(message)
+        return message.settled is not None
+
     async def _ack(self, message: Message, result: Any) -> None:
-        if message.settled is not None:  # its handler did that itself
-            if message.settled in {"fail", "release"}:
-                await self._abandon(message)
+        if await self._settled_by_handler(message):
             return
         try:
             await self._ack_with(message, result)
@@ -165,7 +169,7 @@ class Dispatcher:
 
     async def _nack(self, message: Message, mode: NackMode, reason: str) -> None:
         """A refused message is out of the way of the later ones; a failed one is not."""
-        if message.settled is not None:
+        if await self._settled_by_handler(message):
             return
         if mode != "refuse":
             await self._abandon(message)

@@ -39,6 +39,7 @@ class SyncAgent:
         token: str | None = None,
         token_file: str | os.PathLike[str] | None = None,
         retry_seconds: float = 30.0,
+        request_seconds: float = 15.0,
         on_gap: Callable[[Gap], Any] | None = None,
     ) -> None:
         async def hear(gap: Gap) -> None:
@@ -54,6 +55,7 @@ class SyncAgent:
             token=token,
             token_file=token_file,
             retry_seconds=retry_seconds,
+            request_seconds=request_seconds,
             on_gap=hear,
         )
         self._thread: _LoopThread | None = None
@@ -113,7 +115,8 @@ class SyncAgent:
             while True:
                 yield SyncMessage(self._call(following()), self._call)
         finally:
-            self._call(stream.aclose())
+            if self._thread is not None:  # closing the agent closed the stream
+                self._call(stream.aclose())
 
     def read(self, channel: str, first: int, last: int) -> list[StoredMessage]:
         """As `Agent.read`."""

@@ -17,9 +17,6 @@ from multiclaw.client.retry import RetryPolicy
 _CONNECTIONS_MAX: Final = 100
 _JSON: Final = "application/json"
 
-REQUEST_SECONDS: Final = 15.0
-"""How long one answer may take. A sidecar that cannot reach its adapter says so after 5 s by default."""
-
 ONCE: Final = RetryPolicy(retry_seconds=0.0)
 """For calls whose failure costs nothing: leases that are not given back end by themselves."""
 
@@ -27,13 +24,20 @@ ONCE: Final = RetryPolicy(retry_seconds=0.0)
 class Transport:
     """Requests to one sidecar, over connections that are kept. Make it inside the event loop; it sends nothing yet.
 
-    `chance` gives numbers in [0, 1) for the jitter of waits.
+    `request_seconds` is how long one answer may take; `chance` gives numbers in [0, 1) for the jitter of waits.
     """
 
-    def __init__(self, endpoint: Endpoint, retry: RetryPolicy, chance: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        retry: RetryPolicy,
+        request_seconds: float,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
         self.endpoint = endpoint
         self.retry = retry
         self.chance = chance
+        self._request_seconds = request_seconds
         path, token = endpoint.socket, endpoint.token
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=_CONNECTIONS_MAX)
@@ -75,9 +79,12 @@ class Transport:
             await asyncio.sleep(wait)
         raise AssertionError  # counting does not end
 
-    async def once(self, method: str, target: str, body: bytes | None = None, seconds: float = REQUEST_SECONDS) -> Any:
-        """One attempt: the decoded answer of a 2xx, else the error that it stands for."""
-        status, headers, data = await self._exchange(method, target, body, seconds)
+    async def once(self, method: str, target: str, body: bytes | None = None, patience: float = 0.0) -> Any:
+        """One attempt: the decoded answer of a 2xx, else the error that it stands for.
+
+        `patience` is how many seconds more than usual the answer may take.
+        """
+        status, headers, data = await self._exchange(method, target, body, self._request_seconds + patience)
         document = _decode(data)
         if 200 <= status < 300 and document is not None:
             return document

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import tempfile
 import time
 from collections.abc import Iterator
@@ -40,6 +41,9 @@ def demo(
     The exit status is 0 only when the census is clean: nothing lost, nothing applied twice, nothing changed, order
     kept.
     """
+    logging.getLogger("multiclaw.client").setLevel(
+        logging.ERROR
+    )  # polls that fail while the adapter is away are the story
     narrator = Narrator(Console())
     script = Conversation(narrator) if corpus is None else Replay(read(corpus, AGENTS_DEFAULT, runs), narrator)
     began = time.monotonic()

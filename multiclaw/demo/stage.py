@@ -58,7 +58,7 @@ class Stage:
         """Kill the adapter with SIGKILL, keep it down for `during`, start it; seconds from start to ready."""
         with self._supervisor.held(ADAPTER):
             self._supervisor.kill(ADAPTER)
-            while (await health_of(self.config.adapter_socket)).ready:
+            while (await health_of(self.config.adapter_socket)).ready:  # noqa: ASYNC110 - another process has no event
                 await asyncio.sleep(_PROBE_SECONDS)
             await during()
             started = time.monotonic()
@@ -74,7 +74,7 @@ class Stage:
         """Wait until everything is processed, told to the adapter, and no outbox holds anything."""
         async with asyncio.timeout(SETTLE_SECONDS):
             await self.ledger.settled()
-            while not await self._is_quiet():
+            while not await self._is_quiet():  # noqa: ASYNC110 - as above
                 await asyncio.sleep(_PROBE_SECONDS)
 
     async def _is_quiet(self) -> bool:

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from shared.clock import MICROSECONDS
+from shared.times import MICROSECONDS
 from sidecar.store.store import Store, Unit
 
 MEMORY_SECONDS: Final = 31 * 24 * 3_600

@@ -1,6 +1,7 @@
 """A clock that tests set."""
 
-from shared.clock import MICROSECONDS, Clock
+from shared.clock import Clock
+from shared.times import MICROSECONDS
 
 START_SECONDS = 1_800_000_000
 """Where settable clocks begin: 2027-01-15, later than any build and inside every date type."""

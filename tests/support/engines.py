@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from adapter.core.commands import Command, Snapshot
-from adapter.core.exchange import Exchange, Now
+from adapter.core.exchange import Exchange
+from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
 from adapter.store.memory import MemoryStore, MemoryTransaction
 from adapter.store.names import Names

@@ -8,7 +8,8 @@ from uuid import UUID
 from adapter.core.admission import QueueLimits
 from adapter.core.commands import Claim, Send, Snapshot
 from adapter.core.delivery import Delivery
-from adapter.core.exchange import Exchange, Now, Policy
+from adapter.core.exchange import Exchange
+from adapter.core.policy import Now, Policy
 from adapter.core.retry import RetryPolicy
 from adapter.core.routing import Topology, order_key
 from shared.envelope import content_sha256

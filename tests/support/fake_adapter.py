@@ -6,6 +6,7 @@ ordering, leases or durability.
 
 import asyncio
 import contextlib
+import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from shared.api import AckRequest, NackRequest
-from shared.clock import Clock, iso
+from shared.clock import Clock
 from shared.envelope import content_sha256
 from shared.keys import Key, Keyring
 from shared.lifecycle import serving
@@ -33,6 +34,7 @@ from shared.model import check
 from shared.problems import Problem
 from shared.signing import ANSWER_HEADER, REQUEST_HEADER, sign_answer, verify_envelope, verify_request
 from shared.sockets import listen_unix
+from shared.times import iso
 from shared.web.routes import JSON, Answer, Call, Route, json_answer
 from shared.web.service import Service
 
@@ -86,7 +88,7 @@ class FakeAdapter:
             try:
                 yield
             finally:
-                path.unlink()
+                os.unlink(path)  # noqa: PTH108 - the test owns the folder
                 self.gate.set()
 
     def deliver(self, agent: str, channel: str, sequence: int, key: str, *, sender: str = "pm") -> Message:

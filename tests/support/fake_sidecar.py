@@ -30,6 +30,7 @@ class Received:
 
     @property
     def json(self) -> Any:
+        """The decoded body."""
         return json.loads(self.text)
 
 
@@ -38,7 +39,7 @@ class Fails:
     """Answer with a problem instead of doing it."""
 
     status: int = 503
-    type: str = "adapter-unreachable"
+    kind: str = "adapter-unreachable"
     retryable: bool = True
     retry_after: float | None = None
 
@@ -54,6 +55,11 @@ class LosesRequest:
 
 
 @dataclass(frozen=True)
+class Hangs:
+    """Do it, then never answer."""
+
+
+@dataclass(frozen=True)
 class Answers:
     """Answer with these very bytes and do nothing."""
 
@@ -61,7 +67,7 @@ class Answers:
     body: bytes
 
 
-Fault = Fails | LosesAnswer | LosesRequest | Answers
+Fault = Fails | Hangs | LosesAnswer | LosesRequest | Answers
 
 
 @dataclass
@@ -75,13 +81,16 @@ class Held:
 
     @property
     def key(self) -> str:
+        """What it is in order with."""
         return self.envelope.get("task_id") or self.envelope["to"]
 
 
-class ProblemFound(Exception):
-    def __init__(self, status: int, type: str, **members: Any) -> None:
+class FoundProblem(Exception):  # noqa: N818 - the term of RFC 9457
+    """An answer that is a problem."""
+
+    def __init__(self, status: int, kind: str, **members: Any) -> None:
         self.status = status
-        self.document = {"type": type, "title": type, "status": status, "detail": type, "retryable": False, **members}
+        self.document = {"type": kind, "title": kind, "status": status, "detail": kind, "retryable": False, **members}
 
 
 @dataclass
@@ -116,6 +125,7 @@ class FakeSidecar:
         await self.stop()
 
     async def start(self) -> None:
+        """Listen, with all that is known from before."""
         server = web.Server(self._serve, handler_cancellation=True)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.05)
         await self._runner.setup()
@@ -127,6 +137,7 @@ class FakeSidecar:
             await web.UnixSite(self._runner, self.path).start()
 
     async def stop(self) -> None:
+        """Close the socket and every connection."""
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
@@ -164,12 +175,15 @@ class FakeSidecar:
             request.headers.get("Authorization"),
         )
         self.calls.append(call)
+        self._tell()
         faults = self._faults[call.path]
         fault = faults.popleft() if faults else None
         try:
             response = await self._respond(call, fault)
         finally:
             self._tell()
+        if isinstance(fault, Hangs):
+            await asyncio.Event().wait()
         if isinstance(fault, LosesAnswer | LosesRequest):
             assert request.transport is not None
             request.transport.abort()
@@ -180,43 +194,41 @@ class FakeSidecar:
             return web.Response(status=fault.status, body=fault.body)
         try:
             if isinstance(fault, Fails):
-                raise ProblemFound(fault.status, fault.type, retryable=fault.retryable, retry_after=fault.retry_after)
+                raise FoundProblem(fault.status, fault.kind, retryable=fault.retryable, retry_after=fault.retry_after)
             if isinstance(fault, LosesRequest):
                 return web.Response()
             if self.token is not None and call.authorization != f"Bearer {self.token}":
-                raise ProblemFound(401, "unauthenticated")
+                raise FoundProblem(401, "unauthenticated")
             status, answer = await self._act(call)
             return web.json_response(answer, status=status)
-        except ProblemFound as problem:
+        except FoundProblem as problem:
             return web.json_response(problem.document, status=problem.status)
 
     async def _act(self, call: Received) -> tuple[int, Any]:
-        match call.method, call.path:
-            case "POST", "/v1/messages":
-                return self._send(call.json)
-            case "POST", "/v1/messages/batch":
-                return 200, {"outcomes": [self._outcome(message) for message in call.json["messages"]]}
-            case "GET", "/v1/messages":
-                return 200, await self._poll(float(call.query["wait"]), int(call.query["max"]))
-            case "POST", "/v1/messages/ack":
-                return 200, self._ack(call.json)
-            case "POST", "/v1/messages/nack":
-                return 200, self._nack(call.json)
-            case "POST", "/v1/messages/extend":
-                return 200, self._extend(call.json)
-            case "GET", "/v1/channels/product/messages":
-                return 200, self._range(int(call.query["from"]), int(call.query["to"]))
-            case "GET", "/health":
-                return 200, {"status": "ok", "agent": "qa", "breaker": "closed"}
-            case "POST", "/v1/emergency":
-                return 200, {"recorded": "journald"}
-            case "GET", _ if call.path.startswith("/v1/tasks/"):
-                return 200, {"asked": call.path}
-        raise ProblemFound(404, "not-found")
+        if call.method == "POST":
+            posts = {
+                "/v1/messages": self._send,
+                "/v1/messages/batch": self._batch,
+                "/v1/messages/ack": self._ack,
+                "/v1/messages/nack": self._nack,
+                "/v1/messages/extend": self._extend,
+                "/v1/emergency": lambda _: (200, {"recorded": "journald"}),
+            }
+            return posts[call.path](call.json)
+        if call.path == "/v1/messages":
+            return 200, await self._poll(float(call.query["wait"]), int(call.query["max"]))
+        if call.path == "/v1/channels/product/messages":
+            return 200, self._range(int(call.query["from"]), int(call.query["to"]))
+        if call.path == "/health":
+            return 200, {"status": "ok", "agent": "qa", "breaker": "closed"}
+        return 200, {"asked": call.path}
+
+    def _batch(self, body: dict[str, Any]) -> tuple[int, Any]:
+        return 200, {"outcomes": [self._outcome(message) for message in body["messages"]]}
 
     def _send(self, message: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if message["to"] == "nowhere":
-            raise ProblemFound(422, "unknown-recipient", field="/to")
+            raise FoundProblem(422, "unknown-recipient", field="/to")
         key = message["idempotency_key"]
         if key in self.sent:
             return 200, {**self.sent[key], "status": "duplicate"}
@@ -234,9 +246,9 @@ class FakeSidecar:
         try:
             faults = self._faults[message["to"]]
             if faults and isinstance(fault := faults.popleft(), Fails):
-                raise ProblemFound(fault.status, fault.type, retryable=fault.retryable)
+                raise FoundProblem(fault.status, fault.kind, retryable=fault.retryable)
             code, answer = self._send(message)
-        except ProblemFound as problem:
+        except FoundProblem as problem:
             return {"code": problem.status, "problem": problem.document}
         return {"code": code, "answer": answer}
 
@@ -275,7 +287,7 @@ class FakeSidecar:
             "envelope": held.envelope,
         }
 
-    def _ack(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _ack(self, body: dict[str, Any]) -> tuple[int, Any]:
         results = body.get("results", {})
         stale, acked = [], []
         for token in body["delivery_ids"]:
@@ -286,32 +298,32 @@ class FakeSidecar:
                 self.acked.append((held.envelope["channel_sequence_id"], results.get(token)))
             (acked if self._settled.get(token) == "acked" else stale).append(token)
         if stale:
-            raise ProblemFound(409, "stale-lease", stale=stale, acked=acked)
-        return {"acked": acked, "deferred": []}
+            raise FoundProblem(409, "stale-lease", stale=stale, acked=acked)
+        return 200, {"acked": acked, "deferred": []}
 
-    def _nack(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _nack(self, body: dict[str, Any]) -> tuple[int, Any]:
         held = self._find(body["delivery_id"])
         if held is None:
-            raise ProblemFound(409, "stale-lease", stale=[body["delivery_id"]])
+            raise FoundProblem(409, "stale-lease", stale=[body["delivery_id"]])
         self.nacked.append((held.envelope["channel_sequence_id"], body["mode"], body.get("reason")))
         if body["mode"] == "refuse":
             self.live.remove(held)
-            return {"delivery_id": body["delivery_id"], "status": "dead"}
+            return 200, {"delivery_id": body["delivery_id"], "status": "dead"}
         for follower in self.live[self.live.index(held) :]:
             if follower.key == held.key:
                 follower.token = None
-        return {"delivery_id": body["delivery_id"], "status": "queued"}
+        return 200, {"delivery_id": body["delivery_id"], "status": "queued"}
 
-    def _extend(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _extend(self, body: dict[str, Any]) -> tuple[int, Any]:
         found = [(token, self._find(token)) for token in body["delivery_ids"]]
         stale = [token for token, held in found if held is None]
         if stale:
-            raise ProblemFound(409, "stale-lease", stale=stale[:1])
+            raise FoundProblem(409, "stale-lease", stale=stale[:1])
         for _, held in found:
             assert held is not None
             held.until = asyncio.get_running_loop().time() + body["seconds"]
         moment = self._moment(body["seconds"])
-        return {"leases": [{"delivery_id": token, "lease_expires_at": moment} for token, _ in found]}
+        return 200, {"leases": [{"delivery_id": token, "lease_expires_at": moment} for token, _ in found]}
 
     def _range(self, first: int, last: int) -> dict[str, Any]:
         found = [e for e in self.channel if first <= e["channel_sequence_id"] <= last]

@@ -122,14 +122,14 @@ async def test_waiting_messages_keep_their_leases(agent, sidecar):
 async def test_a_message_whose_lease_was_lost_is_not_yielded(agent, sidecar):
     """What is being handed over again is skipped, and comes as its next attempt."""
     sidecar.lease_seconds = 0.3
-    sidecar.queue(*(envelope(n, task_id=f"t{n}") for n in (1, 2)))
+    sidecar.queue(*(envelope(n, task_id=f"t{n}") for n in (1, 2, 3)))
     stream = agent.messages(wait=1)
-    await anext(stream)
-    sidecar.live[1].token = None
-    await sidecar.until(lambda: len(sidecar.bodies("/v1/messages/extend")) >= 1)
-    again = await anext(stream)
-    assert again.attempt == 2
+    await (await anext(stream)).ack()
+    sidecar.live[0].token = None
+    await sidecar.until(lambda: ["t3"] in [body["delivery_ids"] for body in sidecar.bodies("/v1/messages/extend")])
+    following = [await anext(stream), await anext(stream)]
     await stream.aclose()
+    assert [(message.sequence, message.attempt) for message in following] == [(3, 1), (2, 2)]
 
 
 async def test_what_follows_a_nacked_message_is_given_back(agent, sidecar):

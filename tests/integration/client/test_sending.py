@@ -13,7 +13,7 @@ from multiclaw import (
     Refused,
     Unavailable,
 )
-from tests.support.fake_sidecar import Answers, Fails, FakeSidecar, LosesAnswer, LosesRequest
+from tests.support.fake_sidecar import Answers, Fails, FakeSidecar, Hangs, LosesAnswer, LosesRequest
 
 
 def keys(sidecar):
@@ -57,6 +57,14 @@ async def test_a_restart_of_the_sidecar_is_ridden_out(agent, sidecar):
     await sidecar.start()
     assert (await sending).sequence == 2
     assert len(sidecar.sent) == 2
+
+
+async def test_a_sidecar_that_hangs_is_asked_again(sidecar):
+    """No answer in time leaves the outcome unknown: the same key finds out."""
+    sidecar.fail("/v1/messages", Hangs())
+    async with Agent("qa", socket=sidecar.path, request_seconds=0.2) as agent:
+        assert (await agent.send("product", "note/1", 1)).status == "duplicate"
+    assert len(sidecar.sent) == 1
 
 
 async def test_retry_after_is_honoured(agent, sidecar):
@@ -136,10 +144,10 @@ async def test_a_batch_goes_in_few_requests(agent, sidecar):
 
 async def test_big_batches_are_split_by_size(agent, sidecar):
     """Requests stay within what a sidecar takes, however large the messages are."""
-    await agent.send_many(draft("x" * 1_000_000) for _ in range(9))
+    await agent.send_many(draft("x" * 200_000) for _ in range(9))
     sizes = [len(call.text) for call in sidecar.calls]
     assert len(sizes) > 2
-    assert max(sizes) <= 4.1 * 1024 * 1024
+    assert max(sizes) <= 1024 * 1024
 
 
 async def test_each_send_of_a_batch_has_its_own_fate(agent, sidecar):
@@ -166,8 +174,7 @@ async def test_a_batch_is_retried_under_its_keys(agent, sidecar, fault):
 
 async def test_one_bad_message_does_not_spoil_a_batch(agent, sidecar):
     """When a whole body is refused for what one holds, each is sent on its own, and the good ones arrive."""
-    sidecar.fail("/v1/messages/batch", Fails(422, "invalid-text", retryable=False), Answers(201, b"x"))
-    sidecar._faults["/v1/messages/batch"].pop()
+    sidecar.fail("/v1/messages/batch", Fails(422, "invalid-text", retryable=False))
     receipts = await agent.send_many(draft(n) for n in range(3))
     assert len(receipts) == 3
     assert [len(body["messages"]) for body in sidecar.bodies("/v1/messages/batch")] == [3, 1, 1, 1]

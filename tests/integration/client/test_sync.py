@@ -1,6 +1,9 @@
 """The same client without `async`."""
 
 import asyncio
+import gc
+import signal
+import sys
 import threading
 
 import pytest
@@ -41,6 +44,21 @@ async def test_sending_and_receiving(sidecar):
     assert heard == [(Gap("product", 1, 2), [1, 2])]
 
 
+async def test_a_stream_that_is_left_open_ends_with_the_agent(sidecar):
+    """What an unfinished iterator had not yielded is given back when the block ends; dropping it later is silent."""
+    sidecar.queue(*(envelope(n, task_id=f"t{n}") for n in (1, 2)))
+
+    def work():
+        with SyncAgent("qa", socket=sidecar.path) as agent:
+            stream = agent.messages(wait=1)
+            next(stream)
+        del stream
+        gc.collect()
+
+    await in_thread(work)
+    assert [(n, mode) for n, mode, _ in sidecar.nacked] == [(2, "release")]
+
+
 async def test_the_guarantees_are_the_same(sidecar):
     """Retries keep the key, and what is not JSON never leaves."""
     sidecar.fail("/v1/messages", LosesAnswer())
@@ -76,6 +94,33 @@ async def test_handlers_may_call_the_agent(sidecar):
     assert result["thread"].startswith("multiclaw-qa")
     assert sidecar.nacked == [(2, "refuse", "enough")]
     assert len(sidecar.sent) == 1
+
+
+_PROGRAM = """
+import sys, time
+from multiclaw import SyncAgent
+agent = SyncAgent("qa", socket=sys.argv[1])
+@agent.on("*")
+def handle(message):
+    agent.send("product", "note/1", "working")
+    time.sleep(0.3)
+    return "finished"
+agent.run(wait=5)
+"""
+
+
+async def test_ctrl_c_ends_a_run_in_good_order(sidecar):
+    """SIGINT lets the running handler end and acks it, gives back what waited, and ends the program."""
+    sidecar.queue(*(envelope(n, task_id=f"t{n}") for n in (1, 2, 3)))
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _PROGRAM, str(sidecar.path), stderr=asyncio.subprocess.PIPE
+    )
+    await sidecar.until(lambda: len(sidecar.sent) == 1)
+    program.send_signal(signal.SIGINT)
+    _, stderr = await asyncio.wait_for(program.communicate(), 10)
+    assert b"KeyboardInterrupt" in stderr
+    assert sidecar.acked == [(1, "finished")]
+    assert [(n, mode) for n, mode, _ in sidecar.nacked] == [(3, "release"), (2, "release")]
 
 
 async def test_errors_and_threads_end_with_the_block(sidecar):

@@ -88,6 +88,15 @@ async def test_a_link_in_the_place_of_the_store_is_refused(tmp_path: Path) -> No
     assert not (tmp_path / "elsewhere.db").exists()
 
 
+async def test_a_store_that_does_not_open_leaves_no_thread(tmp_path: Path) -> None:
+    """After a failed opening its thread has ended: nothing keeps the process or calls a closed loop."""
+    (tmp_path / "store.db").write_text("no database at all, but long enough to be looked at as one" * 100)
+    with pytest.raises(SqliteError, match="not a database"):
+        await open_database(tmp_path / "store.db", SCHEMA)
+    assert not [thread for thread in threading.enumerate() if "_connection_worker" in thread.name]
+    assert (tmp_path / "store.db").read_text().startswith("no database at all")
+
+
 async def test_opening_again_finds_what_was_committed(tmp_path: Path) -> None:
     """The schema applies to a store that has it already."""
     for expected in (1, 2):

@@ -183,8 +183,10 @@ async def test_a_handler_is_cancelled_when_its_client_goes(surface: Surface, doo
         _, writer = await asyncio.open_unix_connection(door)
         writer.write(request("GET", "/hang"))
         await surface.entered.wait()
+        assert not surface.cancelled.is_set()
         writer.close()
         await surface.cancelled.wait()
+    assert surface.cancelled.is_set()
 
 
 async def test_an_answer_that_cannot_be_written_is_taken_back(surface: Surface, door: Path) -> None:

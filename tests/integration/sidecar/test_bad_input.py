@@ -38,7 +38,7 @@ _FIELDS = {
     "name with a newline": ({"to": "product\n"}, "invalid-field", "/to"),
     "name too long": ({"to": "x" * 64}, "invalid-field", "/to"),
     "empty name": ({"to": ""}, "invalid-field", "/to"),
-    "cyrillic name": ({"to": "рm"}, "invalid-field", "/to"),
+    "cyrillic name": ({"to": "\N{CYRILLIC SMALL LETTER ER}m"}, "invalid-field", "/to"),
     "type without version": ({"type": "note"}, "invalid-field", "/type"),
     "key that is no uuid": ({"idempotency_key": "one"}, "invalid-field", "/idempotency_key"),
     "number as a text": ({"thread_id": 1}, "invalid-field", "/thread_id"),

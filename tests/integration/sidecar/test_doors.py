@@ -84,7 +84,10 @@ async def test_metrics_count(deployment: Deployment) -> None:
 
 async def test_a_failing_store_is_told_and_heals(deployment: Deployment) -> None:
     """While the store cannot be written, sends without an adapter are 503, and so is health; both recover."""
-    async with deployment.sidecar() as client, open_store(deployment.config.sidecar_state("pm") / "sidecar.db") as other:
+    async with (
+        deployment.sidecar() as client,
+        open_store(deployment.config.sidecar_state("pm") / "sidecar.db") as other,
+    ):
         assert (await client.send())[0] == 202
         hidden = "ALTER TABLE outbox RENAME TO hidden"
         await other.commit(lambda db: db.execute(hidden))

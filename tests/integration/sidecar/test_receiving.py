@@ -9,6 +9,7 @@ import aiohttp
 from sidecar.store.store import open_store
 from tests.integration.sidecar.harness import Client, Deployment, key, until, until_health
 
+
 async def test_a_message_is_handed_over_and_acked(deployment: Deployment) -> None:
     """The agent gets the envelope as stored, under a delivery id, and acks it with a result."""
     async with deployment.adapter(), deployment.sidecar("qa") as client:
@@ -60,7 +61,7 @@ async def test_gaps_are_told_once_and_remembered(deployment: Deployment) -> None
 
 
 async def test_a_processed_message_is_absorbed_across_a_restart(deployment: Deployment) -> None:
-    """What the agent acked never reaches it again: it is acked upstream with the stored result, and the poll goes on."""
+    """What the agent acked never reaches it again: it is acked from memory, and the poll goes on."""
     fake = deployment.fake
     async with deployment.adapter():
         async with deployment.sidecar("qa") as client:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from multiclaw import InvalidMessage
+from multiclaw.client import identifiers
 from multiclaw.client.encoding import encode
 from multiclaw.client.outgoing import check_names, outgoing
 
@@ -74,8 +75,6 @@ def test_unknown_names_are_refused():
 
 def test_keys_are_ordered_in_time(monkeypatch):
     """Keys made later sort later, are UUIDs of version 7, and never repeat."""
-    from multiclaw.client import identifiers
-
     moments = iter(range(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000))
     monkeypatch.setattr(identifiers.time, "time_ns", lambda: next(moments))
     keys = [identifiers.new_key() for _ in range(1_000)]

@@ -11,6 +11,8 @@ from multiclaw.client.lanes import Lanes
 
 @dataclass(frozen=True)
 class Item:
+    """A message, as far as lanes care."""
+
     order_key: str
     number: int
 

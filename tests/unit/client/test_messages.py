@@ -17,8 +17,9 @@ class Holder:
     def __init__(self):
         self.sent = None
 
-    async def send(self, to, type, payload, **fields):
-        self.sent = {"to": to, "type": type, "payload": payload, **fields}
+    async def send(self, to, contract, payload, **fields):
+        """As `Agent.send`."""
+        self.sent = {"to": to, "type": contract, "payload": payload, **fields}
 
 
 def message(holder=None, **fields):

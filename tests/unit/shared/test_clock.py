@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.clock import Clock, from_iso, iso
+from shared.clock import Clock
+from shared.times import from_iso, iso
 
 
 @given(st.integers(0, 4_102_444_800_000_000))

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared import signing
-from shared.clock import iso
 from shared.keys import Key, Keyring
 from shared.problems import Problem
 from shared.signing import sign_answer, sign_envelope, sign_request, verify_answer, verify_envelope, verify_request
+from shared.times import iso
 
 NOW_US = 1_700_000_000_123_456
 SECOND_US = 1_000_000

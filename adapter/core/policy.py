@@ -1,0 +1,26 @@
+"""The numbers of a deployment and the time of a group, as the exchange is given them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from adapter.core.admission import QueueLimits
+from adapter.core.retry import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The numbers of a deployment, and chance: `jitter` in [0, 1), `nonce` a fresh short text."""
+
+    lease_us: int
+    retry: RetryPolicy
+    queue: QueueLimits
+    jitter: Callable[[], float]
+    nonce: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The two clocks, read once per group."""
+
+    wall_us: int
+    steady_us: int

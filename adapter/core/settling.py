@@ -1,0 +1,117 @@
+"""How hand-overs end: acked, given back, failed, refused, or lapsed. Part of the exchange, for its mailboxes."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from adapter.core.commands import Ack, Extend, Extended, GiveBack, Nack, Settled, Tick
+from adapter.core.delivery import Delivery, State
+from adapter.core.mailbox import Mailbox
+from adapter.core.policy import Now, Policy
+from adapter.core.ports import StoreTransaction
+from shared.limits import REASON_CHARS_MAX
+from shared.problems import Problem
+
+_MESSAGE_ID_DIGITS_MAX: Final = 15  # hexadecimal, so 60 bits
+
+Changes = dict[tuple[int, str], Delivery]
+"""The deliveries a group has changed, by message and recipient."""
+
+
+class Settling:
+    """Decides on hand-overs. `changed` is the exchange's own: what is put there is stored with the group."""
+
+    def __init__(self, mailboxes: Mapping[str, Mailbox], changed: Changes, policy: Policy) -> None:
+        self._mailboxes = mailboxes
+        self._changed = changed
+        self._policy = policy
+
+    def ack(self, ack: Ack, store: StoreTransaction, _: Now) -> list[str]:
+        """The acked tokens; raises `stale-lease` when one had ended, the others being acked all the same."""
+        deliveries = [self._find(ack.recipient, token, store, "/delivery_ids") for token in ack.delivery_ids]
+        stale, acked = [], []
+        for delivery, token in zip(deliveries, ack.delivery_ids, strict=True):
+            if delivery.holds(token):
+                delivery.result = ack.results.get(token)
+                self._mailboxes[ack.recipient].ack(delivery)
+                self._touch(delivery)
+            elif delivery.state is not State.ACKED or delivery.token != token:
+                stale.append(token)
+                continue
+            acked.append(token)
+        if stale:
+            detail = f"{len(stale)} of these hand-overs have ended; the messages were or will be handed over again."
+            raise Problem("stale-lease", detail, field="/delivery_ids", stale=stale, acked=acked)
+        return acked
+
+    def nack(self, nack: Nack, store: StoreTransaction, now: Now) -> Settled:
+        """Where the delivery went."""
+        delivery = self._held(nack.recipient, nack.delivery_id, store, "/delivery_id")
+        mailbox = self._mailboxes[nack.recipient]
+        delivery.detail = nack.reason[:REASON_CHARS_MAX] if nack.reason else None
+        if nack.mode == "refuse":
+            mailbox.refuse(delivery)
+            self._touch(delivery)
+        elif nack.mode == "release":
+            self._touch(*mailbox.release(delivery))
+        else:
+            self._fail(mailbox, delivery, now, silent=False)
+        return Settled(delivery.state.word)
+
+    def extend(self, extend: Extend, store: StoreTransaction, now: Now) -> Extended:
+        """The new end, for all of them or for none."""
+        held = [self._held(extend.recipient, token, store, "/delivery_ids") for token in extend.delivery_ids]
+        lease_until_us = now.steady_us + extend.extension_us
+        for delivery in held:
+            self._mailboxes[extend.recipient].extend(delivery, lease_until_us)
+            self._touch(delivery)
+        return Extended(lease_until_us)
+
+    def give_back(self, give_back: GiveBack, *_: object) -> None:
+        """Release those that are still out; the others were settled meanwhile."""
+        mailbox = self._mailboxes[give_back.recipient]
+        for token in give_back.delivery_ids:
+            delivery = mailbox.live.get(_message_id(token))
+            if delivery is not None and delivery.holds(token):
+                self._touch(*mailbox.release(delivery))
+
+    def tick(self, _: Tick, __: StoreTransaction, now: Now) -> None:
+        """Fail what lapsed, and make ready what has waited long enough."""
+        for mailbox in self._mailboxes.values():
+            mailbox.wake(now.steady_us)  # else what nobody polls for would stay due, and tick without end
+            for delivery in mailbox.lapsed(now.steady_us):
+                self._fail(mailbox, delivery, now, silent=True)
+
+    def _fail(self, mailbox: Mailbox, delivery: Delivery, now: Now, *, silent: bool) -> None:
+        retry = self._policy.retry
+        failures = delivery.failures + 1
+        wait_us = None if retry.is_spent(failures) else retry.delay_us(failures, self._policy.jitter())
+        retry_at_us = None if wait_us is None else now.steady_us + wait_us
+        self._touch(*mailbox.fail(delivery, retry_at_us, silent=silent))
+
+    def _held(self, recipient: str, token: str, store: StoreTransaction, field: str) -> Delivery:
+        delivery = self._find(recipient, token, store, field)
+        if not delivery.holds(token):
+            detail = f"The hand-over {token} has ended; nothing was changed."
+            raise Problem("stale-lease", detail, field=field, stale=[token])
+        return delivery
+
+    def _find(self, recipient: str, token: str, store: StoreTransaction, field: str) -> Delivery:
+        message_id = _message_id(token)
+        delivery = self._mailboxes[recipient].live.get(message_id) or self._changed.get((message_id, recipient))
+        delivery = delivery or store.find_delivery(message_id, recipient)
+        if delivery is None:
+            raise Problem("unknown-delivery", f"No hand-over {token!r} was made to {recipient!r}.", field=field)
+        return delivery
+
+    def _touch(self, *deliveries: Delivery) -> None:
+        for delivery in deliveries:
+            self._changed[delivery.message_id, delivery.recipient] = delivery
+
+
+def _message_id(token: str) -> int:
+    """The message that a token names, or -1. Whatever is sent stays within the 63 bits that a row can hold."""
+    head = token.partition(".")[0]
+    try:
+        return int(head, 16) if len(head) <= _MESSAGE_ID_DIGITS_MAX else -1
+    except ValueError:
+        return -1

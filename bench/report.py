@@ -1,0 +1,95 @@
+"""Results as JSON for tools and as a table for people."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.figures import Figures
+from bench.messages import MESSAGE_BYTES
+from bench.runner import Result
+
+NOTES: Final = (
+    f"messages have {MESSAGE_BYTES} bytes of JSON as the agent writes them; signature and places come on top",
+    "via adapter, sends are signed before the timed section and their answers verified after it; polls and acks within",
+    "via adapter, sends of one agent that wait together leave in one request on its one connection",
+    "a *_cpu figure is processor time over wall time, 1.0 being one core; the load is the bottleneck near 1.0",
+    "figures are medians over runs; repeats vary by about a tenth, so compare within one output",
+)
+
+_COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
+    ("messages_per_s", "msg/s", ",.0f"),
+    ("deliveries_per_s", "deliveries/s", ",.0f"),
+    ("p50_ms", "p50 ms", ".2f"),
+    ("p99_ms", "p99 ms", ".2f"),
+    ("restart_s", "restart s", ".2f"),
+    ("adapter_rss_mb", "adapter MB", ".0f"),
+    ("sidecar_rss_mb", "sidecar MB", ".0f"),
+    ("disk_mb", "disk MB", ".0f"),
+    ("load_cpu", "load cpu", ".2f"),
+    ("adapter_cpu", "adapter cpu", ".2f"),
+    ("sidecars_cpu", "sidecars cpu", ".2f"),
+)
+"""Figure, heading, format."""
+
+_TABLE_WIDTH: Final = 150
+"""All columns fit; rich would cut figures short to fit a narrower terminal, which wraps the lines instead."""
+
+
+def document(results: Sequence[Result], facts: dict[str, Any]) -> dict[str, Any]:
+    """For JSON. `ok` is whether every count was right."""
+    return {
+        "ok": not any(result.faults for result in results),
+        "environment": facts,
+        "message_bytes": MESSAGE_BYTES,
+        "notes": list(NOTES),
+        "results": [
+            {
+                "workload": result.workload.name,
+                "via": result.way,
+                "about": result.workload.about,
+                "messages": result.messages,
+                "median": _rounded(result.median),
+                "runs": [_rounded(run) for run in result.runs],
+                "faults": result.faults,
+            }
+            for result in results
+        ],
+    }
+
+
+def print_table(results: Sequence[Result], facts: dict[str, Any]) -> None:
+    """For people: a row per workload and way, only columns that hold something."""
+    console = Console(highlight=False, soft_wrap=True, width=max(Console().width, _TABLE_WIDTH))
+    medians = [result.median for result in results]
+    columns = [column for column in _COLUMNS if any(column[0] in figures for figures in medians)]
+    table = Table(box=None, pad_edge=False)
+    for heading in ("workload", "via", "messages"):
+        table.add_column(heading)
+    for _, heading, _ in columns:
+        table.add_column(heading, justify="right")
+    table.add_column("count")
+    for result, figures in zip(results, medians, strict=True):
+        cells = [format(figures[name], form) if name in figures else "" for name, _, form in columns]
+        count = "right" if not result.faults else "WRONG"
+        table.add_row(result.workload.name, result.way, f"{result.messages:,}", *cells, count)
+    console.print(table)
+    _print_words(console, results, facts)
+
+
+def _print_words(console: Console, results: Sequence[Result], facts: dict[str, Any]) -> None:
+    for result in results:
+        for fault in result.faults:
+            console.print(f"{result.workload.name} via {result.way}: {fault}", style="red", markup=False)
+    for name, about in {result.workload.name: result.workload.about for result in results}.items():
+        console.print(f"{name}: {about}", markup=False, style="dim")
+    for note in NOTES:
+        console.print(note, markup=False, style="dim")
+    console.print(", ".join(f"{name} {value}" for name, value in facts.items() if name != "store"), markup=False)
+    if facts["filesystem"] == "tmpfs":
+        console.print("the stores were in memory, where an fsync costs nothing: choose a folder on a disk with --dir")
+
+
+def _rounded(figures: Figures) -> Figures:
+    return {name: round(value, 4) for name, value in figures.items()}

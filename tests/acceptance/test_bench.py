@@ -1,0 +1,72 @@
+"""`multiclaw bench` as people run it: real processes, from outside."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.workloads import WORKLOADS
+
+_ROOT = Path(__file__).parents[2]
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen:
+    """The bench, with its stores in `folder`."""
+    command = [sys.executable, "-m", "bench", "--dir", str(folder), *arguments]
+    return subprocess.Popen(  # noqa: S603 - our own program
+        command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that `pid` started and that still run."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("way", ["adapter", "sidecar"])
+def test_quick_form_counts_right_and_leaves_nothing(short_folder, way):
+    """Every workload is measured, every send is accounted for, and no file stays behind."""
+    with start(short_folder, "--quick", "--json", "--via", way) as bench:
+        out, err = bench.communicate(timeout=100)
+    assert bench.returncode == 0, out + err
+    document = json.loads(out)
+    assert document["ok"]
+    assert document["environment"]["store"]["synchronous"] == 2
+    medians = {result["workload"]: result["median"] for result in document["results"]}
+    assert list(medians) == [workload.name for workload in WORKLOADS]
+    assert all(medians[name]["messages_per_s"] > 0 for name in ("W1", "W2", "W5"))
+    assert all(0 < medians[name]["p50_ms"] <= medians[name]["p99_ms"] for name in ("W1", "W2", "W3", "W4", "W5"))
+    assert medians["W4"]["deliveries_per_s"] > 0
+    assert medians["W6"].keys() >= {"restart_s", "adapter_rss_mb", "disk_mb"}
+    assert ("sidecar_rss_mb" in medians["W6"]) == (way == "sidecar")
+    assert list(short_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_bench_stops_its_processes_and_removes_its_folder(short_folder, signum):
+    """Whoever ends it early finds neither an adapter nor a store."""
+    with start(short_folder, "--workload", "W3", "--via", "adapter", "--messages", "3000") as bench:
+        assert bench.stderr is not None
+        while "W3 via adapter" not in bench.stderr.readline():
+            assert bench.poll() is None
+        (adapter,) = children_of(bench.pid)
+        bench.send_signal(signum)
+        assert bench.wait(timeout=30) == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(adapter, 0)
+    assert list(short_folder.iterdir()) == []
+
+
+def test_a_folder_too_long_for_sockets_is_told_before_anything_is_measured(short_folder):
+    """The words name the path; nothing stays."""
+    deep = short_folder / ("d" * 100)
+    deep.mkdir()
+    with start(deep, "--quick", "--workload", "W1", "--via", "adapter") as bench:
+        out, err = bench.communicate(timeout=60)
+    assert bench.returncode == 69, out + err
+    assert "use a shorter folder" in err
+    assert list(deep.iterdir()) == []

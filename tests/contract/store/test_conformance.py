@@ -1,0 +1,170 @@
+"""What the exchange relies on, of every store engine: the port's words, one test each."""
+
+import pytest
+
+from adapter.core.commands import NewMessage, StoredSend
+from adapter.core.delivery import State
+from tests.support.engines import ENGINES
+from tests.support.factories import delivery, send
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    opened = ENGINES[request.param]()
+    yield opened
+    opened.close()
+
+
+class RollbackError(Exception):
+    """Raised by a test to end a transaction badly."""
+
+
+def message(number=1, sequence=1, **fields):
+    command = send(**fields)
+    return NewMessage(number, sequence, 1_000 + number, command, b'{"n":%d}' % number)
+
+
+def add(engine, *messages, deliveries=()):
+    with engine.begin() as store:
+        for item in messages:
+            store.add_message(item)
+        store.save_deliveries(deliveries)
+        store.save_sequences({item.send.channel: item.sequence for item in messages}, messages[-1].message_id)
+
+
+def add_and_fail(engine, item):
+    with engine.begin() as store:
+        store.add_message(item)
+        store.save_deliveries([delivery()])
+        store.save_sequences({item.send.channel: item.sequence}, item.message_id)
+        raise RollbackError
+
+
+def fields_of(item):
+    skipped = {"before", "after", "batch"}
+    return {name: getattr(item, name) for name in item.__slots__ if name not in skipped}
+
+
+FULL = delivery(
+    1, "qa", 2**63 - 1, critical=True, expires_at_us=-5, state=State.DEAD, handovers=3, failures=2, solo=True,
+    token="1.3.a", lease_until_us=7, not_before_us=8, reason="refused", detail="wörds", result=b"[1]",  # noqa: S106
+)  # fmt: skip
+
+
+def test_a_send_is_found_by_its_key(engine):
+    """In its own transaction and in every later one; the key of another sender is another key."""
+    stored = message()
+    expected = StoredSend(1, stored.send.content_sha256, "product", 1, 1_001)
+    with engine.begin() as store:
+        assert store.find_send("pm", stored.send.idempotency_key) is None
+        store.add_message(stored)
+        assert store.find_send("pm", stored.send.idempotency_key) == expected
+    with engine.begin() as store:
+        assert store.find_send("pm", stored.send.idempotency_key) == expected
+        assert store.find_send("qa", stored.send.idempotency_key) is None
+
+
+def test_an_envelope_is_found_by_place_and_by_id(engine):
+    """Byte for byte, before the commit and after."""
+    with engine.begin() as store:
+        store.add_message(message())
+        assert store.envelope_at("product", 1) == b'{"n":1}'
+        assert store.envelopes([1]) == {1: b'{"n":1}'}
+    with engine.begin() as store:
+        store.add_message(message(2, 2))
+        assert store.envelopes([1, 2]) == {1: b'{"n":1}', 2: b'{"n":2}'}
+        assert store.envelope_at("product", 1) == b'{"n":1}'
+        assert store.envelope_at("product", 3) is None
+        assert store.envelope_at("platform", 1) is None
+        assert store.envelopes([]) == {}
+
+
+def test_a_delivery_comes_back_as_it_was_saved(engine):
+    """Every field, the widest numbers included."""
+    add(engine, message(), deliveries=[FULL])
+    with engine.begin() as store:
+        assert fields_of(store.find_delivery(1, "qa")) == fields_of(FULL)
+        assert store.find_delivery(1, "pm") is None
+        assert store.find_delivery(2, "qa") is None
+        assert store.find_delivery(-1, "qa") is None
+
+
+def test_the_deliveries_of_a_message_are_all_of_them(engine):
+    """Settled ones included, and no one else's."""
+    rows = [delivery(1, "qa", state=State.ACKED), delivery(1, "pm"), delivery(2, "qa")]
+    add(engine, message(1), message(2, 2), deliveries=rows)
+    with engine.begin() as store:
+        assert {(d.recipient, d.state) for d in store.deliveries_of(1)} == {("qa", State.ACKED), ("pm", State.QUEUED)}
+        assert store.deliveries_of(3) == []
+
+
+def test_saving_again_replaces(engine):
+    """One row for each message and recipient."""
+    row = delivery(1, "qa")
+    add(engine, message(), deliveries=[row])
+    row.state, row.token, row.handovers = State.LEASED, "1.1.a", 1
+    with engine.begin() as store:
+        store.save_deliveries([row])
+        assert fields_of(store.find_delivery(1, "qa")) == fields_of(row)
+    assert len(engine.snapshot().live) == 1
+
+
+def test_what_is_saved_does_not_follow_the_object(engine):
+    """A row is what it was when it was saved, and changing a row read back changes nothing."""
+    row = delivery(1, "qa")
+    add(engine, message(), deliveries=[row])
+    row.handovers = 9
+    with engine.begin() as store:
+        store.find_delivery(1, "qa").handovers = 8
+        assert store.find_delivery(1, "qa").handovers == 0
+
+
+def test_nothing_of_a_failed_transaction_remains(engine):
+    """Messages, keys, places, deliveries, sequences: all or nothing."""
+    stored = message()
+    with pytest.raises(RollbackError):
+        add_and_fail(engine, stored)
+    snapshot = engine.snapshot()
+    assert (snapshot.last_message_id, snapshot.sequences.get("product", 0), snapshot.live) == (0, 0, [])
+    with engine.begin() as store:
+        assert store.find_send("pm", stored.send.idempotency_key) is None
+        assert store.envelope_at("product", 1) is None
+        assert store.deliveries_of(1) == []
+
+
+@pytest.mark.parametrize("twin", ["key", "place", "id"])
+def test_a_key_a_place_and_an_id_are_taken_once(engine, twin):
+    """The store is the last line against a number used twice (BUGLOG B12)."""
+    first = message(idempotency_key="00000000-0000-4000-8000-000000000000")
+    add(engine, first)
+    second = {
+        "key": message(2, 2, idempotency_key=first.send.envelope["idempotency_key"]),
+        "place": message(2, 1),
+        "id": message(1, 2),
+    }[twin]
+    with pytest.raises(Exception, match=r"UNIQUE|taken"):
+        add(engine, second)
+    assert engine.snapshot().last_message_id == 1
+
+
+def test_a_snapshot_holds_the_live_deliveries_in_commit_order(engine):
+    """Bounded by the queues: what is settled stays in the store."""
+    rows = [
+        delivery(2, "pm"),
+        delivery(1, "qa", state=State.LEASED, token="1.1.a"),  # noqa: S106 - a lease token
+        delivery(1, "pm", state=State.ACKED),
+        delivery(3, "qa", state=State.DEAD, reason="refused"),
+        delivery(3, "pm"),
+    ]
+    add(engine, message(1), message(2, 2), message(3, 1, to="all-agents"), deliveries=rows)
+    snapshot = engine.snapshot()
+    assert [(d.message_id, d.recipient) for d in snapshot.live] == [(1, "qa"), (2, "pm"), (3, "pm")]
+    assert (snapshot.last_message_id, snapshot.last_accepted_at_us) == (3, 1_003)
+    assert {name: last for name, last in snapshot.sequences.items() if last} == {"product": 2, "all-agents": 1}
+
+
+def test_a_snapshot_of_nothing_is_empty(engine):
+    """The first start."""
+    snapshot = engine.snapshot()
+    assert (snapshot.last_message_id, snapshot.last_accepted_at_us, snapshot.live) == (0, 0, [])
+    assert not any(snapshot.sequences.values())

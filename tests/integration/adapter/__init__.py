@@ -1,0 +1,1 @@
+"""The adapter as a real process behind a real socket."""

@@ -1,0 +1,170 @@
+"""The supervisor with real, tiny children."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import multiclaw.supervisor.child as child_module
+from multiclaw.supervisor import Event, NotReady, Program, Supervisor
+from shared.config import Agent, Config
+
+TINY_CHILD = Path(__file__).with_name("tiny_child.py")
+
+
+class Stage:
+    """A folder, programs in it, and what was reported of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.events: list[Event] = []
+
+    def program(self, name: str, mode: str = "", stop_order: int = 0) -> Program:
+        socket = self.folder / f"{name}.sock"
+        command = (sys.executable, "-I", "-S", str(TINY_CHILD), str(socket), str(self.folder / "journal"), mode)
+        return Program(name, command, socket, stop_order)
+
+    def supervisor(self, *programs: Program, log_folder: Path | None = None) -> Supervisor:
+        config = Config(agents={"a": Agent()}, channels={})
+        return Supervisor(
+            self.folder / "multiclaw.toml",
+            config,
+            log_folder=log_folder,
+            report=self.events.append,
+            programs=programs,
+        )
+
+    def journal(self) -> list[str]:
+        return (self.folder / "journal").read_text().split()
+
+    def words(self, name: str) -> list[str]:
+        return [event.what for event in self.events if event.name == name]
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="mc-", dir="/tmp") as folder:  # noqa: S108 - sockets need short paths
+        yield Stage(Path(folder))
+
+
+def is_alive(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+async def test_a_killed_child_is_started_again_and_waited_for(stage):
+    """After `kill`, `ready` means the next process, never the one that was killed."""
+    async with stage.supervisor(stage.program("one"), stage.program("two")) as supervisor:
+        await supervisor.all_ready()
+        first, other = supervisor.view("one").pid, supervisor.view("two").pid
+        supervisor.kill("one")
+        await supervisor.ready("one")
+        view = supervisor.view("one")
+        assert view.pid not in {None, first}
+        assert (view.state, view.restarts) == ("ready", 1)
+        assert supervisor.view("two").pid == other
+    assert stage.words("one") == ["started", "ready", "ended", "started", "ready", "ended"]
+
+
+async def test_a_fault_of_the_configuration_ends_the_trying(stage):
+    """A child that ends with 78 is named, with its status, and is not started again; the others still run."""
+    async with stage.supervisor(stage.program("good"), stage.program("bad", "78")) as supervisor:
+        failure = await asyncio.wait_for(supervisor.failed(), 10)
+        assert (failure.name, failure.status) == ("bad", 78)
+        await supervisor.ready("good")
+        assert supervisor.view("bad").state == "failed"
+    assert stage.words("bad") == ["started", "failed"]
+
+
+async def test_any_other_end_is_tried_again(stage):
+    """A child that ends at once with another status is started again and again, and never counts as ready."""
+    async with stage.supervisor(stage.program("ill", "3")) as supervisor:
+        with pytest.raises(NotReady, match="ill was not ready within 1"):
+            await supervisor.ready("ill", timeout_seconds=1)
+    assert stage.words("ill").count("started") >= 2
+    assert {event.status for event in stage.events if event.what == "ended"} == {3}
+
+
+async def test_children_stop_in_order(stage):
+    """Those of a higher `stop_order` get their SIGTERM only when all of a lower one have ended."""
+    programs = [stage.program("adapter", stop_order=1), stage.program("s1"), stage.program("s2")]
+    async with stage.supervisor(*programs) as supervisor:
+        await supervisor.all_ready()
+        pids = [view.pid for view in supervisor.views]
+    assert stage.journal()[2] == "adapter"
+    assert sorted(stage.journal()) == ["adapter", "s1", "s2"]
+    assert not any(is_alive(pid) for pid in pids)
+    assert [view.state for view in supervisor.views] == ["stopped"] * 3
+
+
+async def test_a_child_that_ignores_sigterm_is_killed(stage, monkeypatch):
+    """Stopping is bounded: SIGKILL follows, and the child was asked first."""
+    monkeypatch.setattr(child_module, "STOP_SECONDS", 0.3)
+    async with stage.supervisor(stage.program("deaf", "stubborn")) as supervisor:
+        await supervisor.ready("deaf")
+        pid = supervisor.view("deaf").pid
+    assert stage.journal() == ["deaf"]
+    assert not is_alive(pid)
+    assert stage.events[-1].status == -9
+
+
+async def test_a_held_child_stays_down_until_released(stage):
+    """While held, a killed child is not started again; afterwards it is, at once."""
+    async with stage.supervisor(stage.program("one")) as supervisor:
+        await supervisor.ready("one")
+        with supervisor.held("one"):
+            supervisor.kill("one")
+            async with asyncio.timeout(10):
+                while supervisor.view("one").state != "held":
+                    await asyncio.sleep(0.01)
+            assert supervisor.view("one").pid is None
+        await supervisor.ready("one")
+    assert stage.words("one").count("started") == 2
+
+
+async def test_stopping_does_not_wait_for_a_held_or_delayed_child(stage):
+    """A stop comes through whatever a child is waiting for, and stopping again is harmless."""
+    async with stage.supervisor(stage.program("ill", "3"), stage.program("held")) as supervisor:
+        await supervisor.ready("held")
+        with supervisor.held("held"):
+            supervisor.kill("held")
+            began = time.monotonic()
+            await supervisor.stop()
+            await supervisor.stop()
+            assert time.monotonic() - began < child_module.STOP_SECONDS
+
+
+async def test_a_child_writes_to_its_own_log(stage):
+    """With a log folder every child has a file there, kept over restarts, which a failure names."""
+    log_folder = stage.folder / "state" / "log"
+    supervisor = stage.supervisor(stage.program("one"), stage.program("bad", "78"), log_folder=log_folder)
+    async with supervisor:
+        failure = await asyncio.wait_for(supervisor.failed(), 10)
+        await supervisor.ready("one")
+    assert failure.log == log_folder / "bad.log"
+    assert "GET /health" in (log_folder / "one.log").read_text()
+
+
+async def test_a_command_that_cannot_run_is_an_end_like_any_other(stage):
+    """A missing interpreter does not take the other children down."""
+    missing = Program("missing", ("/nonexistent/python",), stage.folder / "missing.sock")
+    async with stage.supervisor(missing, stage.program("good")) as supervisor:
+        await supervisor.ready("good")
+        with pytest.raises(NotReady):
+            await supervisor.ready("missing", timeout_seconds=0.1)
+    assert {event.status for event in stage.events if event.name == "missing"} == {127}
+
+
+async def test_an_unknown_child_is_named_with_the_nearest_known(stage):
+    """A typo in a test or a demo is answered, not ignored."""
+    async with stage.supervisor(stage.program("adapter")) as supervisor:
+        with pytest.raises(ValueError, match="Did you mean 'adapter'"):
+            supervisor.kill("adaptor")

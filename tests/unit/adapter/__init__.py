@@ -1,0 +1,1 @@
+"""Decisions of the adapter, without a store."""

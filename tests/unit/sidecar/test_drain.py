@@ -1,0 +1,28 @@
+"""Settling a drained batch."""
+
+from shared.problems import Problem
+from sidecar.core.drain import FAULTS_MAX, plan
+from sidecar.core.link_outcome import Outcome, Verdict, read_outcome, refused
+
+_DONE = Outcome(Verdict.ACCEPTED, 201, answer={})
+_FAULT = read_outcome({"code": 500, "problem": Problem("internal", "Bug.").document()})
+_LATER = read_outcome({"code": 429, "problem": Problem("queue-full", "Full.").document()})
+
+
+def test_verdicts_settle_and_the_rest_stays() -> None:
+    """Accepted leaves, refused is set aside, anything unsettled stays and ends the drain."""
+    settled = plan([_DONE, refused(Problem("expired", "Late.")), _LATER, _DONE], [0] * 4)
+    assert (settled.done, settled.dead, settled.proceed) == ([0, 3], [1], False)
+    assert plan([_DONE, _DONE], [0, 0]).proceed
+
+
+def test_silence_never_kills() -> None:
+    """However often the link fails, no message is set aside for it."""
+    silent = Outcome(Verdict.UNKNOWN, 0)
+    assert plan([silent], [1_000]).dead == []
+
+
+def test_a_fault_at_one_message_is_bounded() -> None:
+    """The adapter's own fault at a message is retried, and not for ever."""
+    assert plan([_FAULT], [FAULTS_MAX - 2]).dead == []
+    assert plan([_FAULT], [FAULTS_MAX - 1]).dead == [0]

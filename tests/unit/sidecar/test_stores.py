@@ -1,0 +1,75 @@
+"""What the sidecar's store promises, on real SQLite."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shared.clock import Clock
+from shared.times import MICROSECONDS
+from sidecar.core.drafts import Draft
+from sidecar.store.outbox import Outbox
+from sidecar.store.processed import MEMORY_SECONDS, MessageKey, prune, recall, remember
+from sidecar.store.store import Store, open_store
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    """A store in a fresh folder."""
+    async with open_store(tmp_path / "sidecar.db") as opened:
+        yield opened
+
+
+def _draft(number: int) -> Draft:
+    return Draft(str(number), {"to": "product", "payload": number}, b'{"payload":%d}' % number)
+
+
+async def test_the_outbox_is_occupied_from_the_first_moment(store: Store) -> None:
+    """A send that is on its way in counts before it is committed, even when its caller has gone."""
+    outbox = Outbox(store, Clock(), 10)
+    outbox.add(_draft(1)).cancel()
+    assert outbox.occupied
+    await store.settled()
+    entries = await outbox.head()
+    assert [entry.draft.key for entry in entries] == ["1"]
+    assert outbox.depth == 1
+    await outbox.settle(entries, [])
+    assert not outbox.occupied
+
+
+async def test_depth_is_exact_across_settling_and_reloading(store: Store) -> None:
+    """Additions that commit while others are settled are counted, and a new process counts the same."""
+    outbox = Outbox(store, Clock(), 1_000)
+    for number in range(50):
+        await outbox.add(_draft(number))
+    entries = await outbox.head()
+    waiting = [outbox.add(_draft(number)) for number in range(50, 60)]
+    await outbox.settle(entries[:40], [(entries[40], {"type": "expired"})])
+    assert [(await future).code for future in waiting] == [202] * 10
+    assert (outbox.depth, outbox.dead) == (19, 1)
+    again = Outbox(store, Clock(), 1_000)
+    await again.load()
+    assert (again.depth, again.dead) == (19, 1)
+    assert [entry.draft.key for entry in await again.head()] == [str(number) for number in range(41, 60)]
+
+
+async def test_the_first_result_stays(store: Store) -> None:
+    """A message processed twice keeps the result it was first acknowledged with."""
+    key = MessageKey("pm", "k")
+    await store.commit(remember({key: b"1"}, 1))
+    await store.commit(remember({key: b"2"}, 2))
+    assert await recall(store, [key, MessageKey("qa", "k")]) == {key: b"1"}
+
+
+async def test_pruning_counts_back_from_the_newest_record(store: Store) -> None:
+    """Old records go; a clock that leaps forward forgets nothing by itself."""
+    day = 24 * 3_600 * MICROSECONDS
+    now = 100 * day
+    old = {MessageKey("pm", f"old-{n}"): None for n in range(2_500)}
+    await store.commit(remember(old, now - MEMORY_SECONDS * MICROSECONDS - 1))
+    fresh = MessageKey("pm", "fresh")
+    await store.commit(remember({fresh: None}, now))
+    await prune(store, now + 400 * day)
+    assert await recall(store, [fresh, *old]) == {fresh: None}
+    await prune(store, now)
+    assert await recall(store, [fresh]) == {fresh: None}
