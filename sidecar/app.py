@@ -115,7 +115,6 @@ class _Sidecar:
         await self._deferred.load()
         await self._seen.load(self._store)
         await prune(self._store, self._clock.wall_us())
-        self._link.open()
         polling = asyncio.get_running_loop().create_task(self._poller.run())
         try:
             yield

@@ -5,14 +5,12 @@ answer. While the breaker is open a request is not sent at all.
 """
 
 import asyncio
-import io
 import logging
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
 import orjson
-from yarl import URL
 
 from shared.clock import Clock
 from shared.keys import Key, Keyring
@@ -20,19 +18,18 @@ from shared.signing import ANSWER_HEADER, REQUEST_HEADER, sign_request, verify_a
 from sidecar.breaker import LinkBreaker
 from sidecar.core.link_outcome import LINK_FAILURES, LinkAnswer, Verdict, classify
 from sidecar.counters import Counters
+from sidecar.wire import BrokenError, NotConnectedError, Wire
 
 _log = logging.getLogger(__name__)
 
-_ORIGIN: Final = "http://adapter"  # HTTP needs a host; the socket decides who is reached
-_WHOLE_BYTES_MAX: Final = 2**20
-"""aiohttp writes bytes whole, and warns above this size; a file-like body goes out in pieces."""
+_ANSWER_HEADER: Final = ANSWER_HEADER.lower()
 
 _STOP_SECONDS: Final = 1.0
 """What open requests get when the process stops: two seconds are all it has, and queueing comes after."""
 
 
 class Link:
-    """One sidecar's way to the adapter. `open` before use; `close` after."""
+    """One sidecar's way to the adapter; `close` it after use."""
 
     def __init__(
         self,
@@ -43,7 +40,7 @@ class Link:
         counters: Counters,
         timeout_seconds: float,
     ) -> None:
-        self._socket_path = socket_path
+        self._wire = Wire(socket_path)
         self._keyring = keyring
         self._clock = clock
         self._breaker = breaker
@@ -51,28 +48,15 @@ class Link:
         self._timeout_seconds = timeout_seconds
         self._open_requests: set[asyncio.Timeout] = set()
         self._stopping = False
-        self._session: aiohttp.ClientSession
 
     @property
     def key(self) -> Key:
         """The key that signs envelopes."""
         return self._keyring.current
 
-    def open(self) -> None:
-        """Make the client; no connection is made before the first request."""
-        # Unlimited connections: each open request stands for one open request of the agent, or for the one batch.
-        connector = aiohttp.UnixConnector(str(self._socket_path), limit=0, keepalive_timeout=60)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
-            auto_decompress=False,
-        )
-
     async def close(self) -> None:
         """Drop every connection."""
-        await self._session.close()
+        await self._wire.close()
 
     def stop(self) -> None:
         """The process ends: open requests get a moment, later ones no more than that."""
@@ -81,47 +65,52 @@ class Link:
         for deadline in self._open_requests:
             deadline.reschedule(min(deadline.when() or latest, latest))
 
-    async def call(self, method: str, target: str, body: bytes = b"", wait_seconds: float = 0.0) -> LinkAnswer:
+    async def call(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        *,
+        wait_seconds: float = 0.0,
+        give_up: "asyncio.Future[None] | None" = None,
+    ) -> LinkAnswer:
         """One signed request. `target` is path and query, percent-encoded; it never raises for what the link does.
 
-        The answer may take `wait_seconds` longer than the link's timeout.
+        The answer may take `wait_seconds` longer than the link's timeout. Once `give_up` is done the adapter sees the
+        request end; an answer that was on its way is still returned, and none at all is no failure of the link.
         """
         if not self._breaker.closed:
             return LinkAnswer(Verdict.UNREACHABLE)
         self._counters.link_requests += 1
-        answer = await self._exchange(method, target, body, self._timeout_seconds + wait_seconds)
-        if answer.verdict in LINK_FAILURES:
+        answer = await self._exchange(method, target, body, self._timeout_seconds + wait_seconds, give_up)
+        if answer.verdict not in LINK_FAILURES:
+            self._breaker.succeeded()
+        elif give_up is None or not give_up.done():
             self._counters.link_failures += 1
             self._breaker.failed()
-        else:
-            self._breaker.succeeded()
         return answer
 
     async def is_ready(self) -> bool:
         """Whether the adapter says that it takes messages. Not gated: this is the probe."""
         try:
-            async with self._deadline(self._timeout_seconds), self._session.get(_ORIGIN + "/health") as response:
-                await response.read()
-        except (aiohttp.ClientError, OSError, TimeoutError):
+            async with self._deadline(self._timeout_seconds):
+                return (await self._wire.exchange("GET", "/health", {}, b"")).status == HTTPStatus.OK
+        except (NotConnectedError, BrokenError, TimeoutError):
             return False
-        return response.status == 200
 
-    async def _exchange(self, method: str, target: str, body: bytes, seconds: float) -> LinkAnswer:
+    async def _exchange(
+        self, method: str, target: str, body: bytes, seconds: float, give_up: "asyncio.Future[None] | None"
+    ) -> LinkAnswer:
         signature = sign_request(method, target, body, self._keyring, self._clock.wall_us())
         headers = {REQUEST_HEADER: signature, "Content-Type": "application/json"}
-        url = URL(_ORIGIN + target, encoded=True)
-        data = body if len(body) <= _WHOLE_BYTES_MAX else io.BytesIO(body)
         try:
-            async with (
-                self._deadline(seconds),
-                self._session.request(method, url, data=data, headers=headers) as response,
-            ):
-                content = await response.read()
-        except aiohttp.ClientConnectorError:
+            async with self._deadline(seconds):
+                answer = await self._wire.exchange(method, target, headers, body, give_up)
+        except NotConnectedError:
             return LinkAnswer(classify(None, connected=False))
-        except (aiohttp.ClientError, OSError, TimeoutError):
+        except (BrokenError, TimeoutError):
             return LinkAnswer(classify(None))
-        return self._judge(signature, response.status, content, response.headers.get(ANSWER_HEADER))
+        return self._judge(signature, answer.status, answer.body, answer.headers.get(_ANSWER_HEADER))
 
     def _judge(self, signature: str, status: int, content: bytes, stated: str | None) -> LinkAnswer:
         if not verify_answer(self.key, signature, status, content, stated):

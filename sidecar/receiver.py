@@ -24,10 +24,6 @@ from sidecar.store.store import Store
 
 _log = logging.getLogger(__name__)
 
-_GRACE_SECONDS: Final = 0.01
-"""How long a poll whose agent has gone may still bring what is on the wire already, to be released rather than lost
-to its lease."""
-
 _STOP_SECONDS: Final = 1.0
 
 
@@ -82,15 +78,18 @@ class Receiver:
 
     async def _fetch(self, wait_seconds: float, count: int) -> list[Handed]:
         body = encode({"wait": round(wait_seconds, 3), "max": count})
-        exchange = asyncio.ensure_future(self._link.call("POST", POLL_PATH, body, wait_seconds))
+        give_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        exchange = asyncio.ensure_future(
+            self._link.call("POST", POLL_PATH, body, wait_seconds=wait_seconds, give_up=give_up)
+        )
         first: set[asyncio.Future[Any]] = {exchange, self._stopping}
         try:
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._spawn(self._abandon(exchange))
+            self._spawn(self._abandon(exchange, give_up))
             raise
         if not exchange.done():
-            self._spawn(self._abandon(exchange))
+            self._spawn(self._abandon(exchange, give_up))
             return []
         return _read(exchange.result())
 
@@ -120,13 +119,11 @@ class Receiver:
         self._counters.gaps_found += len(gaps)
         return PollResult(fresh, gaps)
 
-    async def _abandon(self, exchange: "asyncio.Future[LinkAnswer]") -> None:
-        """Close a poll nobody waits for; what it brought all the same is given back."""
-        await asyncio.wait({exchange}, timeout=_GRACE_SECONDS)
-        if not exchange.done():
-            exchange.cancel()
-            await asyncio.wait({exchange})
-        if not exchange.cancelled() and (document := exchange.result().document) is not None:
+    async def _abandon(self, exchange: "asyncio.Future[LinkAnswer]", give_up: "asyncio.Future[None]") -> None:
+        """Close a poll nobody waits for. What the adapter had handed over by then still comes, and is given back."""
+        give_up.set_result(None)
+        document = (await exchange).document
+        if document is not None:
             self._give_back(read_hand_over(document)[0])
 
     def _give_back(self, handed: Iterable[Handed]) -> None:

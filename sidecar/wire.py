@@ -71,11 +71,12 @@ class Wire:
         self._put_back(connection, result)
         return result
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the kept connections."""
         for connection in self._idle:
             connection.abort()
         self._idle.clear()
+        await asyncio.sleep(0)  # a transport is done a turn after it was told
 
     def _take(self) -> "_Connection | None":
         while self._idle:
@@ -140,13 +141,16 @@ class _Connection(asyncio.Protocol):
         return self._answer
 
     def half_close(self) -> None:
-        """Say that nothing more comes from here, and go on reading."""
+        """Say that nothing more comes from here, and go on reading. It is of no use for another request."""
+        self.lost = True
         with contextlib.suppress(OSError, RuntimeError):  # it may be closing already
             self._transport.write_eof()
 
     def abort(self) -> None:
         """Close without a word; also when closed already."""
         self.lost = True
+        if self._answer is not None:
+            self._answer.cancel()  # whoever waited has gone or has been told
         self._transport.abort()
 
 

@@ -224,6 +224,7 @@ class Exchange:
         return self._report(outcome) if isinstance(outcome, _Place) else outcome
 
     def _report(self, place: _Place) -> Sent:
+        current = [self._changed.get((d.message_id, d.recipient), d) for d in place.deliveries]
         recipients = tuple(
             RecipientReport(
                 d.recipient,
@@ -232,7 +233,7 @@ class Exchange:
                 len(self._mailboxes[d.recipient].live) if d.recipient in self._mailboxes else 0,
                 self._last_seen.get(d.recipient),
             )
-            for d in place.deliveries
+            for d in current
         )
         stored = place.stored
         return Sent(place.duplicate, stored.channel, stored.sequence, stored.accepted_at_us, recipients)

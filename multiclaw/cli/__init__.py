@@ -2,7 +2,6 @@
 
 import importlib
 import io
-import os
 import sys
 from typing import Final
 
@@ -61,11 +60,3 @@ def main() -> None:
         sys.exit(end.status)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        _abandon_output()
-        sys.exit(0)
-
-
-def _abandon_output() -> None:
-    """The reader of our output went away (`| head`): what is still buffered goes nowhere, without a complaint."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

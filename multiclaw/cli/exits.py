@@ -1,7 +1,8 @@
 """The exit statuses of every verb, in one place, and how a verb ends with one.
 
 0    done; for `status`: everything is ready
-1    it failed, or was refused: the words on stderr say what and what to do next; for `status`: not all is ready
+1    it failed, or was refused: the words on stderr say what and what to do next; for `status`: not all is ready;
+     without words, when nobody reads the output any more (`| head`)
 2    wrong use of the command line
 69   what is needed does not answer (EX_UNAVAILABLE): start it, or try again
 78   the configuration or a key is at fault (EX_CONFIG): a restart will not mend it

@@ -1,1 +1,1 @@
-"""Tests."""
+"""The supervisor with real children."""

@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 import os
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,11 +24,13 @@ class Stage:
         self.events: list[Event] = []
 
     def program(self, name: str, mode: str = "", stop_order: int = 0) -> Program:
+        """A tiny child of that name."""
         socket = self.folder / f"{name}.sock"
         command = (sys.executable, "-I", "-S", str(TINY_CHILD), str(socket), str(self.folder / "journal"), mode)
         return Program(name, command, socket, stop_order)
 
     def supervisor(self, *programs: Program, log_folder: Path | None = None) -> Supervisor:
+        """A supervisor of these, whose events are kept here."""
         config = Config(agents={"a": Agent()}, channels={})
         return Supervisor(
             self.folder / "multiclaw.toml",
@@ -41,16 +41,17 @@ class Stage:
         )
 
     def journal(self) -> list[str]:
+        """The names of those that were asked to end, in that order."""
         return (self.folder / "journal").read_text().split()
 
     def words(self, name: str) -> list[str]:
+        """What happened to one child."""
         return [event.what for event in self.events if event.name == name]
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    with tempfile.TemporaryDirectory(prefix="mc-", dir="/tmp") as folder:  # noqa: S108 - sockets need short paths
-        yield Stage(Path(folder))
+def stage(short_folder: Path) -> Stage:
+    return Stage(short_folder)
 
 
 def is_alive(pid: int) -> bool:
@@ -123,7 +124,7 @@ async def test_a_held_child_stays_down_until_released(stage):
         with supervisor.held("one"):
             supervisor.kill("one")
             async with asyncio.timeout(10):
-                while supervisor.view("one").state != "held":
+                while supervisor.view("one").state != "held":  # noqa: ASYNC110 - there is no event for it
                     await asyncio.sleep(0.01)
             assert supervisor.view("one").pid is None
         await supervisor.ready("one")

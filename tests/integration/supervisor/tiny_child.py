@@ -16,6 +16,7 @@ class Health(BaseHTTPRequestHandler):
     """Ready from the first moment."""
 
     def do_GET(self) -> None:
+        """Answer any path."""
         body = b'{"pid":%d}' % os.getpid()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

@@ -1,1 +1,1 @@
-"""Tests."""
+"""The command line, in-process: no other process runs."""

@@ -1,1 +1,1 @@
-"""Tests."""
+"""The supervisor's decisions."""

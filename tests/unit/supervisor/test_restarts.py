@@ -1,3 +1,5 @@
+"""When an ended child is started again."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

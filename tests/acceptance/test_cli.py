@@ -1,0 +1,267 @@
+"""`multiclaw init`, `up`, `send`, `recv`, `status` as a person at a shell meets them: real processes only."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+MULTICLAW = Path(sys.executable).with_name("multiclaw")
+SECONDS_MAX = 30.0
+"""Deadline of every wait: a restart takes about one second where the cores are idle."""
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < end, f"not within {SECONDS_MAX:g} s: {what}"
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs: one that only waits to be reaped by somebody else does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Shell:
+    """Runs verbs against one deployment."""
+
+    def __init__(self, folder: Path, agents: str) -> None:
+        self.folder = folder
+        self.config = folder / "multiclaw.toml"
+        assert self("init", "--dir", folder, "--agents", agents).returncode == 0
+
+    def __call__(self, *arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """How `multiclaw ARGUMENTS` ended and what it said."""
+        environment = {**os.environ, "MULTICLAW_CONFIG": str(self.config)}
+        return subprocess.run(  # noqa: S603 - our own command
+            [MULTICLAW, *map(str, arguments)],
+            input=stdin,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX * 2,
+            check=False,
+        )
+
+    def status(self) -> dict:
+        """The document of `status --json`."""
+        return json.loads(self("status", "--json").stdout)
+
+    def send(self, sender: str, to: str, text: str, *more: str) -> dict:
+        """Send a note; the answer."""
+        payload = json.dumps({"text": text})
+        sent = self("send", "--as", sender, "--to", to, "--type", "note/1", "--payload", payload, "--json", *more)
+        assert sent.returncode == 0, sent.stderr
+        return json.loads(sent.stdout)
+
+    def recv(self, agent: str, *more: object) -> list[dict]:
+        """Receive; the deliveries."""
+        received = self("recv", "--as", agent, "--json", *more)
+        assert received.returncode == 0, received.stderr
+        return [json.loads(line) for line in received.stdout.splitlines()]
+
+    def log(self) -> str:
+        """What `up` and its children have said."""
+        return (self.folder / "up.log").read_text()
+
+    @contextlib.contextmanager
+    def up(self) -> Iterator[subprocess.Popen]:
+        """`up`, ready; killed at the end of the block if it still runs, which must end its children too."""
+        command = [MULTICLAW, "up", "--config", self.config]
+        with (self.folder / "up.log").open("w") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603 - our own command
+        try:
+            wait_until(lambda: self("status").returncode == 0, "everything is ready")
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def pids_of(status: dict) -> list[int]:
+    return [status["adapter"]["pid"], *(agent["pid"] for agent in status["agents"].values())]
+
+
+@pytest.fixture
+def shell(short_folder: Path) -> Shell:
+    return Shell(short_folder, "pm,qa")
+
+
+def texts(deliveries: list[dict]) -> list[str]:
+    return [delivery["envelope"]["payload"]["text"] for delivery in deliveries]
+
+
+def test_a_message_goes_from_one_agent_to_another(shell):
+    """Sent by one verb, received by another, once: looking leaves it, receiving takes it."""
+    with shell.up():
+        sent = shell.send("pm", "@qa", "hello")
+        assert (sent["status"], sent["channel"], sent["channel_sequence_id"]) == ("accepted", "@qa", 1)
+        assert [(r["agent"], r["status"]) for r in sent["recipients"]] == [("qa", "queued")]
+        assert texts(shell.recv("qa", "--no-ack")) == ["hello"]
+        assert shell.status()["agents"]["qa"]["queue_depth"] == 1
+        taken = shell.recv("qa", "--wait", 5)
+        assert texts(taken) == ["hello"]
+        assert taken[0]["envelope"]["sender"] == "pm"
+        assert shell.recv("qa") == []
+        wait_until(lambda: shell.status()["agents"]["qa"]["queue_depth"] == 0, "the queue is empty")
+
+
+def test_refusals_have_their_status_and_name_the_field(shell):
+    """An unknown recipient is status 1 with the field; a repeated key is answered as a duplicate."""
+    with shell.up():
+        send = ("send", "--as", "pm", "--type", "note/1")
+        refused = shell(*send, "--to", "@qaa", "--payload", '{"text":"x"}')
+        assert refused.returncode == 1
+        assert "unknown-recipient" in refused.stderr
+        assert "field: /to" in refused.stderr
+        key = "1c9f2b8e-5d0a-4c1e-9a54-0d8f6a3b7c21"
+        assert shell.send("pm", "@qa", "once", "--key", key)["status"] == "accepted"
+        assert shell.send("pm", "@qa", "once", "--key", key)["status"] == "duplicate"
+        piped = shell(*send, "--to", "@qa", "--payload-file", "-", stdin='{"text":"piped"}')
+        assert piped.stdout.startswith("accepted as @qa#2: qa queued")
+        assert texts(shell.recv("qa")) == ["once", "piped"]
+
+
+def test_a_killed_adapter_is_restarted_and_nothing_is_lost(shell):
+    """After `kill -9` a send is taken all the same, and arrives when the adapter is back, behind what came before."""
+    with shell.up():
+        shell.send("pm", "@qa", "before")
+        before = shell.status()["adapter"]["pid"]
+        os.kill(before, signal.SIGKILL)
+        shell.send("pm", "@qa", "meanwhile")
+        assert shell("wait-ready").returncode == 0
+        assert shell.status()["adapter"]["pid"] != before
+        received: list[str] = []
+        wait_until(lambda: received.extend(texts(shell.recv("qa"))) or len(received) == 2, "both have arrived")
+        assert received == ["before", "meanwhile"]
+        assert "ended adapter status=-9 restart_in=0.2s" in shell.log()
+
+
+def test_status_tells_where_to_connect(shell):
+    """The address and the token of `status --json` are those that the sidecar takes."""
+    with shell.up():
+        agent = shell.status()["agents"]["qa"]
+        token = Path(agent["token_file"]).read_text()
+        assert (agent["ready"], agent["outbox_depth"], agent["breaker"]) == (True, 0, "closed")
+        answers = [
+            subprocess.run(  # noqa: S603 - our own interpreter
+                [sys.executable, "-c", _GET, f"{agent['url']}/v1/messages?wait=0&max=1", text],
+                capture_output=True,
+                text=True,
+                timeout=SECONDS_MAX,
+                check=True,
+            ).stdout.strip()
+            for text in (token, "wrong")
+        ]
+        assert answers == ["200", "401"]
+
+
+_GET = """
+import sys, urllib.error, urllib.request
+request = urllib.request.Request(sys.argv[1], headers={"Authorization": f"Bearer {sys.argv[2]}"})
+try:
+    print(urllib.request.urlopen(request).status)
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_everything_in_order(shell, signum):
+    """Status 0, no process left, no socket left, sidecars before the adapter."""
+    with shell.up() as process:
+        pids = pids_of(shell.status())
+        process.send_signal(signum)
+        assert process.wait(SECONDS_MAX) == 0
+        assert not any(map(is_alive, pids))
+        assert list((shell.folder / "run").glob("*.sock")) == []
+        ends = [line for line in shell.log().splitlines() if line.startswith("ended")]
+        assert ends[-1] == "ended adapter status=0"
+        assert sorted(ends[:-1]) == ["ended sidecar-pm status=0", "ended sidecar-qa status=0"]
+
+
+def test_no_child_outlives_a_killed_up(shell):
+    """After `kill -9` of `up` itself, nothing goes on holding the store: it can be started again."""
+    with shell.up() as process:
+        pids = pids_of(shell.status())
+        assert all(map(is_alive, pids))
+        process.kill()
+        wait_until(lambda: not any(map(is_alive, pids)), "the children have ended")
+    with shell.up():
+        shell.send("pm", "@qa", "again")
+
+
+def test_a_second_up_ends_with_the_configuration_status_and_leaves_the_first_alone(shell):
+    """One deployment runs once: the second names the fault and takes nothing over."""
+    with shell.up():
+        before = pids_of(shell.status())
+        second = shell("up")
+        assert second.returncode == 78, second.stderr
+        assert "cannot run with this configuration (status 78)" in second.stderr
+        assert pids_of(shell.status()) == before
+        assert shell("status").returncode == 0
+
+
+def test_a_missing_key_ends_up_with_the_command_that_makes_it(shell):
+    """Signing is never silently off, and a restart would not help: 78, and `multiclaw init`."""
+    (shell.folder / "keys" / "qa.key").unlink()
+    result = shell("up")
+    assert result.returncode == 78
+    assert f"multiclaw init --dir {shell.folder}" in result.stderr
+
+
+class Follower:
+    """`recv --follow` for qa, whose lines are read one by one."""
+
+    def __init__(self, shell: Shell) -> None:
+        command = [MULTICLAW, "recv", "--as", "qa", "--follow", "--config", shell.config]
+        self.process = subprocess.Popen(  # noqa: S603 - our own command
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.lines = self.process.stdout
+        assert self.lines is not None
+
+    def __enter__(self) -> "Follower":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.lines.close()
+        self.process.stderr.close()
+
+    def ended(self) -> tuple[int, str]:
+        """Its exit status and what it complained of, once it has ended."""
+        return self.process.wait(SECONDS_MAX), self.process.stderr.read()
+
+
+def test_following_shows_messages_as_they_come_until_interrupted(shell):
+    """Ctrl-C ends it with 130 and without a word; what was shown is acknowledged."""
+    with shell.up(), Follower(shell) as follower:
+        for text in ("first", "second"):
+            shell.send("pm", "@qa", text)
+            assert text in follower.lines.readline()
+        wait_until(lambda: shell.status()["agents"]["qa"]["queue_depth"] == 0, "both are acknowledged")
+        follower.process.send_signal(signal.SIGINT)
+        assert follower.ended() == (130, "")
+
+
+def test_what_nobody_reads_is_given_back(shell):
+    """`recv --follow | head -n 1` ends quietly at the next message, which stays for the next reader."""
+    with shell.up(), Follower(shell) as follower:
+        shell.send("pm", "@qa", "first")
+        assert "first" in follower.lines.readline()
+        follower.lines.close()
+        shell.send("pm", "@qa", "second")
+        assert follower.ended() == (1, "")
+        assert texts(shell.recv("qa", "--wait", 5)) == ["second"]

@@ -1,0 +1,169 @@
+"""What the exchange should do, said as simply as possible: one list for each recipient, searched from the front.
+
+Written from the promises alone and with no thought of speed. Times are seconds.
+"""
+
+from dataclasses import dataclass, field
+
+QUEUE_MAX, RESERVE, ATTEMPTS, LEASE, BASE, CAP = 4, 1, 3, 30.0, 1.0, 4.0
+
+LIVE = ("queued", "leased")
+
+
+@dataclass
+class Entry:
+    """One message on its way to one recipient."""
+
+    message: "Message"
+    state: str = "queued"
+    reason: str | None = None
+    token: str | None = None
+    handovers: int = 0
+    failures: int = 0
+    solo: bool = False
+    lease_until: float = 0.0
+    not_before: float = 0.0
+
+    @property
+    def shown(self):
+        """What is compared with the store."""
+        return self.state, self.reason, self.token, self.handovers, self.failures, self.solo
+
+
+@dataclass(eq=False)
+class Message:
+    """One send; `content` is anything that compares."""
+
+    sender: str
+    key: str
+    content: object
+    channel: str
+    line: str
+    critical: bool
+    expires: float | None
+    sequence: int = 0
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+
+@dataclass
+class Model:
+    """Everything: messages in commit order, and polls that wait."""
+
+    messages: list[Message] = field(default_factory=list)
+    parked: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def queue(self, recipient):
+        """The recipient's live entries in commit order."""
+        entries = (m.entries[recipient] for m in self.messages if recipient in m.entries)
+        return [entry for entry in entries if entry.state in LIVE]
+
+    def by_token(self, recipient, token):
+        """The entry that the number in a token names, or None."""
+        number = int(token.split(".")[0], 16)
+        message = self.messages[number - 1] if 0 < number <= len(self.messages) else None
+        return message and message.entries.get(recipient)
+
+    # Sending
+
+    def send(self, message, recipients, now):
+        """The message and a word: new, duplicate, or the kind of refusal."""
+        for known in self.messages:
+            if (known.sender, known.key) == (message.sender, message.key):
+                return known, "duplicate" if known.content == message.content else "idempotency-conflict"
+        if message.expires is not None and message.expires <= now:
+            return None, "expired"
+        agents = [recipient for recipient in recipients if recipient != "adapter"]
+        if message.critical and any(self.is_full(agent) for agent in agents):
+            return None, "queue-full"
+        message.sequence = 1 + sum(earlier.channel == message.channel for earlier in self.messages)
+        for recipient in recipients:
+            message.entries[recipient] = self.admitted(recipient, message)
+        self.messages.append(message)
+        return message, "new"
+
+    def evictable(self, recipient):
+        """The oldest of normal priority that nobody has in hand."""
+        return next((e for e in self.queue(recipient) if e.state == "queued" and not e.message.critical), None)
+
+    def is_full(self, recipient):
+        """Whether not even a critical message fits."""
+        return len(self.queue(recipient)) >= QUEUE_MAX + RESERVE and self.evictable(recipient) is None
+
+    def admitted(self, recipient, message):
+        """The newcomer's entry; makes room where there must be."""
+        entry = Entry(message)
+        if recipient == "adapter":
+            entry.state = "acked"
+        elif len(self.queue(recipient)) >= QUEUE_MAX:
+            oldest = self.evictable(recipient)
+            if oldest is not None:
+                oldest.state, oldest.reason = "dead", "overflow"
+            elif not message.critical:
+                entry.state, entry.reason = "dead", "overflow"
+        return entry
+
+    # Handing over
+
+    def claim(self, recipient, count, now):
+        """The batch: in commit order, each with nothing of its line before it but what is in the batch."""
+        batch = []
+        for entry in self.queue(recipient):
+            if len(batch) == count:
+                break
+            ahead = [e for e in self.queue(recipient) if e.message.line == entry.message.line]
+            ahead = ahead[: ahead.index(entry)]
+            if entry.state != "queued" or entry.not_before > now or any(e not in batch for e in ahead):
+                continue
+            if entry.message.expires is not None and entry.message.expires <= now:
+                entry.state, entry.reason = "dead", "expired"
+                continue
+            if entry.solo and batch:
+                break
+            entry.state = "leased"
+            entry.handovers += 1
+            entry.lease_until = now + LEASE
+            batch.append(entry)
+            if entry.solo:
+                break
+        return batch
+
+    # Settling
+
+    def holds(self, recipient, token):
+        """The entry under this very lease, or None."""
+        entry = self.by_token(recipient, token)
+        return entry if entry and entry.state == "leased" and entry.token == token else None
+
+    def ack(self, recipient, tokens):
+        """Acked and stale tokens."""
+        acked, stale = [], []
+        for token in tokens:
+            entry = self.by_token(recipient, token)
+            if entry.token == token and entry.state in ("leased", "acked"):
+                entry.state = "acked"
+                acked.append(token)
+            else:
+                stale.append(token)
+        return acked, stale
+
+    def fail(self, recipient, entry, now, *, silent):
+        """One attempt is spent; what follows in the line comes back with it, free."""
+        entry.failures += 1
+        entry.solo = silent
+        self.release(recipient, entry)
+        entry.not_before = now + min(CAP, BASE * 2 ** (entry.failures - 1))
+        if entry.failures >= ATTEMPTS:
+            entry.state, entry.reason = "dead", "max-attempts"
+
+    def release(self, recipient, entry):
+        """Free of charge."""
+        queue = [e for e in self.queue(recipient) if e.message.line == entry.message.line]
+        for later in queue[queue.index(entry) :]:
+            later.state = "queued"
+
+    def tick(self, now):
+        """Leases lapse, oldest message first."""
+        for recipient in sorted({name for message in self.messages for name in message.entries}):
+            for entry in self.queue(recipient):
+                if entry.state == "leased" and entry.lease_until <= now:
+                    self.fail(recipient, entry, now, silent=True)

@@ -1,0 +1,93 @@
+"""An exchange over an engine without a disk, and the few words its tests are written in."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from adapter.core.commands import Ack, Command, HandedOver, Nack, Sent, Tick
+from adapter.core.exchange import Exchange
+from adapter.core.policy import Policy
+from shared.problems import Problem
+from tests.support.engines import MemoryEngine, ask
+from tests.support.factories import claim, exchange, now, send
+
+
+class Bench:
+    """An exchange, its store, and the time, which tests move."""
+
+    def __init__(self, rules: Policy | None = None) -> None:
+        self.engine = MemoryEngine()
+        self.rules = rules
+        self.exchange: Exchange = exchange(rules)
+        self.seconds = 0.0
+
+    def group(self, *commands: Command) -> list[Any]:
+        """Outcomes of one committed group."""
+        return ask(self.exchange, self.engine, now(self.seconds), *commands)
+
+    def do(self, command: Command) -> Any:
+        """The outcome of a group of one."""
+        return self.group(command)[0]
+
+    def refused(self, command: Command) -> Problem:
+        """The problem that a command is answered with."""
+        outcome = self.do(command)
+        assert isinstance(outcome, Problem), outcome
+        return outcome
+
+    def send(self, *args: Any, **fields: Any) -> Sent:
+        """A send that is accepted."""
+        sent = self.do(send(*args, **fields))
+        assert isinstance(sent, Sent), sent
+        return sent
+
+    def poll(self, recipient: str = "qa", count: int = 10) -> list[HandedOver]:
+        """Hand-overs, at once."""
+        handed = self.do(claim(recipient, count))
+        assert isinstance(handed, list)
+        return handed
+
+    def ack(self, *handed: HandedOver, recipient: str = "qa", results: dict[str, bytes] | None = None) -> Any:
+        """The outcome of an ack."""
+        return self.do(Ack(recipient, tuple(item.delivery_id for item in handed), results or {}))
+
+    def nack(self, handed: HandedOver, mode: str = "fail", reason: str | None = None) -> Any:
+        """The outcome of a nack."""
+        return self.do(Nack("qa", handed.delivery_id, mode, reason))
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and the tick that is due then comes."""
+        self.seconds += seconds
+        self.do(Tick())
+
+    def states(self, message_id: int) -> dict[str, str]:
+        """State by recipient, as stored."""
+        with self.engine.begin() as store:
+            return {row.recipient: row.state.word for row in store.deliveries_of(message_id)}
+
+    def row(self, message_id: int, recipient: str = "qa") -> Any:
+        """A delivery as stored."""
+        with self.engine.begin() as store:
+            return store.find_delivery(message_id, recipient)
+
+    def restart(self) -> None:
+        """The process is gone; a new one reads the store."""
+        self.exchange = Exchange(list(self.exchange.depths()), self.engine.snapshot(), self.policy, now(self.seconds))
+
+    @property
+    def policy(self) -> Policy:
+        """The rules in force."""
+        return self.rules or self.exchange._policy
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """The default limits."""
+    return Bench()
+
+
+@pytest.fixture
+def make_bench() -> Callable[..., Bench]:
+    """A bench with other limits."""
+    return Bench
