@@ -14,7 +14,8 @@ NOTES: Final = (
     f"messages have {MESSAGE_BYTES} bytes of JSON as the agent writes them; signature and places come on top",
     "via adapter, sends are signed before the timed section and their answers verified after it; polls and acks within",
     "via adapter, sends of one agent that wait together leave in one request on its one connection",
-    "a *_cpu figure is processor time over wall time, 1.0 being one core; the load is the bottleneck near 1.0",
+    "cpu is processor time over wall time, 1.0 being one core: the load is the bottleneck when its own is near 1.0",
+    "µs is processor time per message (per delivery in W4); it depends less on what else the machine does",
     "figures are medians over runs; repeats vary by about a tenth, so compare within one output",
 )
 
@@ -30,10 +31,12 @@ _COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("load_cpu", "load cpu", ".2f"),
     ("adapter_cpu", "adapter cpu", ".2f"),
     ("sidecars_cpu", "sidecars cpu", ".2f"),
+    ("adapter_cpu_us", "adapter µs", ".0f"),
+    ("sidecars_cpu_us", "sidecars µs", ".0f"),
 )
 """Figure, heading, format."""
 
-_TABLE_WIDTH: Final = 150
+_TABLE_WIDTH: Final = 180
 """All columns fit; rich would cut figures short to fit a narrower terminal, which wraps the lines instead."""
 
 

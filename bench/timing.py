@@ -10,7 +10,7 @@ from bench.figures import Figures
 
 
 class Timed:
-    """`with Timed(deployment) as timed:`; its `seconds` and `shares` count once the block is over.
+    """`with Timed(deployment) as timed:`; its `seconds` and `processors` count once the block is over.
 
     The collector of this process rests meanwhile: its pauses would be measured as latency.
     """
@@ -18,8 +18,7 @@ class Timed:
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
         self.seconds = 0.0
-        self.shares: Figures = {}
-        """Processor time over wall time of the load, the adapter and all sidecars; 1.0 is one core."""
+        self._used: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         gc.collect()
@@ -36,9 +35,17 @@ class Timed:
         gc.unfreeze()
         wall, load, adapter, sidecars = (after - before for after, before in zip(now, self._before, strict=True))
         self.seconds = wall
-        self.shares = {"load_cpu": load / wall, "adapter_cpu": adapter / wall}
-        if sidecars:
-            self.shares["sidecars_cpu"] = sidecars / wall
+        self._used = {"load": load, "adapter": adapter}
+        if self._deployment.has_sidecars:
+            self._used["sidecars"] = sidecars
+
+    def processors(self, messages: int) -> Figures:
+        """Processor time of each side: `*_cpu` over wall time, 1.0 being one core, and `*_cpu_us` per message.
+
+        The second depends less on what else the machine does.
+        """
+        shares = {f"{side}_cpu": used / self.seconds for side, used in self._used.items()}
+        return shares | {f"{side}_cpu_us": used / max(1, messages) * 1e6 for side, used in self._used.items()}
 
     def _clocks(self) -> tuple[float, float, float, float]:
         return time.perf_counter(), time.process_time(), *self._deployment.cpu_seconds()

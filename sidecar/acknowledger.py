@@ -17,7 +17,7 @@ from shared.problems import Problem
 from shared.strict_json import encode, pointer
 from sidecar.core.ack_bodies import ack_body
 from sidecar.core.hand_over import Handed
-from sidecar.core.link_outcome import LINK_FAILURES
+from sidecar.core.link_outcome import LINK_FAILURES, unreachable
 from sidecar.counters import Counters
 from sidecar.link import Link
 from sidecar.store.deferred_acks import DeferredAcks
@@ -56,13 +56,22 @@ class Acknowledger:
         await self._remember(results)
         answer = await self._link.call("POST", ACK_PATH, encode(ack_body(results)))
         if answer.verdict in LINK_FAILURES:
-            await self._deferred.add(results)
-            self._counters.acks_deferred += len(results)
-            return {"acked": [], "deferred": list(results)}
-        document = answer.expect()
-        for delivery_id in results:
-            self._handed.pop(delivery_id, None)
-        return {"acked": document["acked"], "deferred": []}
+            return await self._defer(results)
+        return {"acked": answer.expect()["acked"], "deferred": []}
+
+    async def _defer(self, results: Mapping[str, bytes | None]) -> dict[str, Any]:
+        """Keep acknowledgements until the adapter is back, or raise `adapter-unreachable` if one cannot be kept.
+
+        What an earlier process handed out is a bare token here: were its lease to lapse meanwhile, the message would
+        reach the agent again after a 2xx. The agent asks again; what could be kept is kept all the same.
+        """
+        known = {delivery_id: result for delivery_id, result in results.items() if delivery_id in self._handed}
+        if known:
+            await self._deferred.add(known)
+            self._counters.acks_deferred += len(known)
+        if len(known) < len(results):
+            raise unreachable()
+        return {"acked": [], "deferred": list(known)}
 
     async def tell_again(self, results: Mapping[str, bytes | None]) -> None:
         """Acknowledge what was processed in an earlier hand-over; if this is lost, it comes again."""

@@ -7,6 +7,7 @@ arrived by then is released.
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +16,7 @@ from shared.link import POLL_PATH
 from shared.strict_json import encode
 from sidecar.acknowledger import Acknowledger
 from sidecar.core.hand_over import Handed, read_hand_over
-from sidecar.core.link_outcome import LinkAnswer
+from sidecar.core.link_outcome import LinkAnswer, Verdict
 from sidecar.counters import Counters
 from sidecar.link import Link
 from sidecar.store.processed import MessageKey, recall
@@ -25,6 +26,12 @@ from sidecar.store.store import Store
 _log = logging.getLogger(__name__)
 
 _STOP_SECONDS: Final = 1.0
+
+_POLL_ID_BYTES: Final = 4
+"""Enough to tell apart the polls that one agent can have open or lost."""
+
+_LOST_MAX: Final = 16
+"""Lost polls that the next one names, as many as the link takes; hand-overs to older ones wait for their leases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,7 @@ class Receiver:
         self._seen = seen
         self._acknowledger = acknowledger
         self._counters = counters
+        self._lost: list[str] = []
         self._background: set[asyncio.Task[None]] = set()
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -77,11 +85,14 @@ class Receiver:
             await asyncio.wait(self._background, timeout=_STOP_SECONDS)
 
     async def _fetch(self, wait_seconds: float, count: int) -> list[Handed]:
-        body = encode({"wait": round(wait_seconds, 3), "max": count})
+        poll_id = secrets.token_hex(_POLL_ID_BYTES)
+        lost = self._lost[-_LOST_MAX:]
+        body = encode({"wait": round(wait_seconds, 3), "max": count, "poll": poll_id, "lost": lost})
         give_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         exchange = asyncio.ensure_future(
             self._link.call("POST", POLL_PATH, body, wait_seconds=wait_seconds, give_up=give_up)
         )
+        exchange.add_done_callback(lambda done: self._note_lost(poll_id, lost, done))
         first: set[asyncio.Future[Any]] = {exchange, self._stopping}
         try:
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
@@ -92,6 +103,14 @@ class Receiver:
             self._spawn(self._abandon(exchange, give_up))
             return []
         return _read(exchange.result())
+
+    def _note_lost(self, poll_id: str, told: list[str], exchange: "asyncio.Future[LinkAnswer]") -> None:
+        """Remember a poll whose answer may have been lost on the way; forget those the adapter has been told of."""
+        verdict = Verdict.UNKNOWN if exchange.cancelled() else exchange.result().verdict
+        if verdict is Verdict.UNKNOWN:
+            self._lost = [*self._lost, poll_id][-_LOST_MAX:]
+        elif verdict is Verdict.ACCEPTED:
+            self._lost = [each for each in self._lost if each not in told]
 
     async def _absorb(self, arrived: list[Handed]) -> tuple[list[Handed], bool]:
         """What the agent has not processed yet, and whether anything else was acknowledged for it."""

@@ -16,7 +16,7 @@ from itertools import islice
 from shared.problems import Problem
 from sidecar.breaker import LinkBreaker
 from sidecar.core.drafts import Draft, count_to_send
-from sidecar.core.link_outcome import UNSETTLED, Outcome, Verdict, refused
+from sidecar.core.link_outcome import Outcome, Verdict, must_wait, refused
 from sidecar.counters import Counters
 from sidecar.store.outbox import Outbox
 from sidecar.submitter import Submitter
@@ -51,9 +51,6 @@ class Sender:
     def send(self, draft: Draft) -> "asyncio.Future[Outcome]":
         """Send in order of calls. Cancelling the future does not call the message back."""
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        if self._task is None and (self._outbox.occupied or not self._breaker.closed):
-            self._queue(draft, outcome)
-            return outcome
         self._waiting.append((draft, outcome))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -88,7 +85,7 @@ class Sender:
     def _settle(self, batch: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
         """Answer what is settled; the rest enters the outbox here and now, before any later send can."""
         for (draft, future), outcome in zip(batch, outcomes, strict=True):
-            if outcome.verdict in UNSETTLED:
+            if must_wait(outcome):
                 self._queue(draft, future)
             else:
                 self._count(outcome)

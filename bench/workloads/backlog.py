@@ -27,6 +27,6 @@ class Backlog(Workload):
         figures = {
             "messages_per_s": len(sink.arrivals) / timed.seconds,
             **latency_figures(sink.batches),
-            **timed.shares,
+            **timed.processors(len(sink.arrivals)),
         }
         return Measured(figures, census.faults([SINK]))

@@ -44,5 +44,9 @@ class Broadcast(Workload):
         left = {key: one.left_ns for one in answered for key in one.request.keys}
         latencies = [(a.received_ns - left[a.key]) / 1e9 for one in team for a in one.arrivals]
         seconds = (max(one.acked_ns for one in team) - start_ns) / 1e9
-        figures = {"deliveries_per_s": len(latencies) / seconds, **latency_figures(latencies), **timed.shares}
+        figures = {
+            "deliveries_per_s": len(latencies) / seconds,
+            **latency_figures(latencies),
+            **timed.processors(len(latencies)),
+        }
         return Measured(figures, census.faults(TEAM_MEMBERS))

@@ -40,7 +40,7 @@ class PacedLatency(Workload):
         count_sends(census, way, answered)
         left = {one.request.keys[0]: one.left_ns for one in answered}
         latencies = [(arrival.received_ns - left[arrival.key]) / 1e9 for arrival in sink.arrivals]
-        return Measured({**latency_figures(latencies), **timed.shares}, census.faults([SINK]))
+        return Measured({**latency_figures(latencies), **timed.processors(len(latencies))}, census.faults([SINK]))
 
 
 async def _send_paced(lane: Connection, requests: list[Request], seconds: float) -> list[Answered]:

@@ -33,7 +33,11 @@ class Throughput(Workload):
         async with consumer(way, SINK, census) as sink:
             await sink.drain()
         latencies = (one.seconds for one in answered for _ in one.request.keys)
-        figures = {"messages_per_s": len(census.sent) / timed.seconds, **latency_figures(latencies), **timed.shares}
+        figures = {
+            "messages_per_s": len(census.sent) / timed.seconds,
+            **latency_figures(latencies),
+            **timed.processors(len(census.sent)),
+        }
         return Measured(figures, census.faults([SINK]))
 
 

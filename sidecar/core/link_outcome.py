@@ -82,6 +82,15 @@ class Outcome:
         )
 
 
+def must_wait(outcome: Outcome) -> bool:
+    """Whether a send that was tried directly has to wait in the outbox.
+
+    A recipient's full queue (429) is for the sender to know, at once and with `Retry-After` (promise 7): in the
+    outbox it would hold up everything meant for others.
+    """
+    return outcome.verdict in UNSETTLED and outcome.code != HTTPStatus.TOO_MANY_REQUESTS
+
+
 def refused(problem: Problem) -> Outcome:
     """The outcome of a send that a problem of our own ended."""
     return Outcome(Verdict.REFUSED, problem.status, problem=problem.document())

@@ -6,9 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -94,76 +96,82 @@ def pids_of(status: dict) -> list[int]:
 
 @pytest.fixture
 def shell(short_folder: Path) -> Shell:
+    """A deployment of which nothing runs yet."""
     return Shell(short_folder, "pm,qa")
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Shell]:
+    """A deployment that runs, for tests that leave its queues empty and its processes up."""
+    with tempfile.TemporaryDirectory(prefix="mc-", dir="/tmp") as folder:
+        shell = Shell(Path(folder), "pm,qa")
+        with shell.up():
+            yield shell
 
 
 def texts(deliveries: list[dict]) -> list[str]:
     return [delivery["envelope"]["payload"]["text"] for delivery in deliveries]
 
 
-def test_a_message_goes_from_one_agent_to_another(shell):
+def test_a_message_goes_from_one_agent_to_another(running):
     """Sent by one verb, received by another, once: looking leaves it, receiving takes it."""
-    with shell.up():
-        sent = shell.send("pm", "@qa", "hello")
-        assert (sent["status"], sent["channel"], sent["channel_sequence_id"]) == ("accepted", "@qa", 1)
-        assert [(r["agent"], r["status"]) for r in sent["recipients"]] == [("qa", "queued")]
-        assert texts(shell.recv("qa", "--no-ack")) == ["hello"]
-        assert shell.status()["agents"]["qa"]["queue_depth"] == 1
-        taken = shell.recv("qa", "--wait", 5)
-        assert texts(taken) == ["hello"]
-        assert taken[0]["envelope"]["sender"] == "pm"
-        assert shell.recv("qa") == []
-        wait_until(lambda: shell.status()["agents"]["qa"]["queue_depth"] == 0, "the queue is empty")
+    sent = running.send("pm", "@qa", "hello")
+    assert (sent["status"], sent["channel"]) == ("accepted", "@qa")
+    assert [(r["agent"], r["status"]) for r in sent["recipients"]] == [("qa", "queued")]
+    assert texts(running.recv("qa", "--no-ack")) == ["hello"]
+    assert running.status()["agents"]["qa"]["queue_depth"] == 1
+    taken = running.recv("qa", "--wait", 5)
+    assert texts(taken) == ["hello"]
+    assert taken[0]["envelope"]["sender"] == "pm"
+    assert running.recv("qa") == []
+    wait_until(lambda: running.status()["agents"]["qa"]["queue_depth"] == 0, "the queue is empty")
 
 
-def test_refusals_have_their_status_and_name_the_field(shell):
+def test_refusals_have_their_status_and_name_the_field(running):
     """An unknown recipient is status 1 with the field; a repeated key is answered as a duplicate."""
-    with shell.up():
-        send = ("send", "--as", "pm", "--type", "note/1")
-        refused = shell(*send, "--to", "@qaa", "--payload", '{"text":"x"}')
-        assert refused.returncode == 1
-        assert "unknown-recipient" in refused.stderr
-        assert "field: /to" in refused.stderr
-        key = "1c9f2b8e-5d0a-4c1e-9a54-0d8f6a3b7c21"
-        assert shell.send("pm", "@qa", "once", "--key", key)["status"] == "accepted"
-        assert shell.send("pm", "@qa", "once", "--key", key)["status"] == "duplicate"
-        piped = shell(*send, "--to", "@qa", "--payload-file", "-", stdin='{"text":"piped"}')
-        assert piped.stdout.startswith("accepted as @qa#2: qa queued")
-        assert texts(shell.recv("qa")) == ["once", "piped"]
+    send = ("send", "--as", "pm", "--type", "note/1")
+    refused = running(*send, "--to", "@qaa", "--payload", '{"text":"x"}')
+    assert refused.returncode == 1
+    assert "unknown-recipient" in refused.stderr
+    assert "field: /to" in refused.stderr
+    key = "1c9f2b8e-5d0a-4c1e-9a54-0d8f6a3b7c21"
+    assert running.send("pm", "@qa", "once", "--key", key)["status"] == "accepted"
+    assert running.send("pm", "@qa", "once", "--key", key)["status"] == "duplicate"
+    piped = running(*send, "--to", "@qa", "--payload-file", "-", stdin='{"text":"piped"}')
+    assert piped.stdout.startswith("accepted as @qa#")
+    assert texts(running.recv("qa")) == ["once", "piped"]
 
 
-def test_a_killed_adapter_is_restarted_and_nothing_is_lost(shell):
+def test_a_killed_adapter_is_restarted_and_nothing_is_lost(running):
     """After `kill -9` a send is taken all the same, and arrives when the adapter is back, behind what came before."""
-    with shell.up():
-        shell.send("pm", "@qa", "before")
-        before = shell.status()["adapter"]["pid"]
-        os.kill(before, signal.SIGKILL)
-        shell.send("pm", "@qa", "meanwhile")
-        assert shell("wait-ready").returncode == 0
-        assert shell.status()["adapter"]["pid"] != before
-        received: list[str] = []
-        wait_until(lambda: received.extend(texts(shell.recv("qa"))) or len(received) == 2, "both have arrived")
-        assert received == ["before", "meanwhile"]
-        assert "ended adapter status=-9 restart_in=0.2s" in shell.log()
+    running.send("pm", "@qa", "before")
+    before = running.status()["adapter"]["pid"]
+    os.kill(before, signal.SIGKILL)
+    running.send("pm", "@qa", "meanwhile")
+    assert running("wait-ready").returncode == 0
+    assert running.status()["adapter"]["pid"] != before
+    received: list[str] = []
+    wait_until(lambda: received.extend(texts(running.recv("qa"))) or len(received) == 2, "both have arrived")
+    assert received == ["before", "meanwhile"]
+    assert "ended adapter status=-9 restart_in=0.2s" in running.log()
 
 
-def test_status_tells_where_to_connect(shell):
+def test_status_tells_where_to_connect(running):
     """The address and the token of `status --json` are those that the sidecar takes."""
-    with shell.up():
-        agent = shell.status()["agents"]["qa"]
-        token = Path(agent["token_file"]).read_text()
-        assert (agent["ready"], agent["outbox_depth"], agent["breaker"]) == (True, 0, "closed")
-        answers = [
-            subprocess.run(  # noqa: S603 - our own interpreter
-                [sys.executable, "-c", _GET, f"{agent['url']}/v1/messages?wait=0&max=1", text],
-                capture_output=True,
-                text=True,
-                timeout=SECONDS_MAX,
-                check=True,
-            ).stdout.strip()
-            for text in (token, "wrong")
-        ]
-        assert answers == ["200", "401"]
+    agent = running.status()["agents"]["qa"]
+    token = Path(agent["token_file"]).read_text()
+    assert (agent["ready"], agent["outbox_depth"], agent["breaker"]) == (True, 0, "closed")
+    answers = [
+        subprocess.run(  # noqa: S603 - our own interpreter
+            [sys.executable, "-c", _GET, f"{agent['url']}/v1/messages?wait=0&max=1", text],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=True,
+        ).stdout.strip()
+        for text in (token, "wrong")
+    ]
+    assert answers == ["200", "401"]
 
 
 _GET = """
@@ -201,15 +209,14 @@ def test_no_child_outlives_a_killed_up(shell):
         shell.send("pm", "@qa", "again")
 
 
-def test_a_second_up_ends_with_the_configuration_status_and_leaves_the_first_alone(shell):
+def test_a_second_up_ends_with_the_configuration_status_and_leaves_the_first_alone(running):
     """One deployment runs once: the second names the fault and takes nothing over."""
-    with shell.up():
-        before = pids_of(shell.status())
-        second = shell("up")
-        assert second.returncode == 78, second.stderr
-        assert "cannot run with this configuration (status 78)" in second.stderr
-        assert pids_of(shell.status()) == before
-        assert shell("status").returncode == 0
+    before = pids_of(running.status())
+    second = running("up")
+    assert second.returncode == 78, second.stderr
+    assert "cannot run with this configuration (status 78)" in second.stderr
+    assert pids_of(running.status()) == before
+    assert running("status").returncode == 0
 
 
 def test_a_missing_key_ends_up_with_the_command_that_makes_it(shell):
@@ -231,7 +238,7 @@ class Follower:
         self.lines = self.process.stdout
         assert self.lines is not None
 
-    def __enter__(self) -> "Follower":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -245,23 +252,23 @@ class Follower:
         return self.process.wait(SECONDS_MAX), self.process.stderr.read()
 
 
-def test_following_shows_messages_as_they_come_until_interrupted(shell):
+def test_following_shows_messages_as_they_come_until_interrupted(running):
     """Ctrl-C ends it with 130 and without a word; what was shown is acknowledged."""
-    with shell.up(), Follower(shell) as follower:
+    with Follower(running) as follower:
         for text in ("first", "second"):
-            shell.send("pm", "@qa", text)
+            running.send("pm", "@qa", text)
             assert text in follower.lines.readline()
-        wait_until(lambda: shell.status()["agents"]["qa"]["queue_depth"] == 0, "both are acknowledged")
+        wait_until(lambda: running.status()["agents"]["qa"]["queue_depth"] == 0, "both are acknowledged")
         follower.process.send_signal(signal.SIGINT)
         assert follower.ended() == (130, "")
 
 
-def test_what_nobody_reads_is_given_back(shell):
+def test_what_nobody_reads_is_given_back(running):
     """`recv --follow | head -n 1` ends quietly at the next message, which stays for the next reader."""
-    with shell.up(), Follower(shell) as follower:
-        shell.send("pm", "@qa", "first")
+    with Follower(running) as follower:
+        running.send("pm", "@qa", "first")
         assert "first" in follower.lines.readline()
         follower.lines.close()
-        shell.send("pm", "@qa", "second")
+        running.send("pm", "@qa", "second")
         assert follower.ended() == (1, "")
-        assert texts(shell.recv("qa", "--wait", 5)) == ["second"]
+        assert texts(running.recv("qa", "--wait", 5)) == ["second"]

@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from shared.times import from_iso, iso
 from tests.support.deployment import Deployment, until
 from tests.support.described import DescribedClient
@@ -40,6 +38,21 @@ _AGENTS_API = {
 }
 """The calls that agents were promised, `/openapi.json` itself apart."""
 
+_LINK = {
+    ("POST", "/link/v1/messages"),
+    ("POST", "/link/v1/poll"),
+    ("POST", "/link/v1/ack"),
+    ("POST", "/link/v1/nack"),
+    ("POST", "/link/v1/extend"),
+    ("GET", "/link/v1/channels/{channel}/messages"),
+    ("GET", "/link/v1/tasks/{task_id}"),
+    ("GET", "/link/v1/tasks/{task_id}/lineage"),
+    ("GET", "/health"),
+    ("GET", "/health/live"),
+    ("GET", "/metrics"),
+}
+"""The calls that sidecars make."""
+
 
 @asynccontextmanager
 async def two_agents(folder: Path) -> AsyncIterator[tuple[Deployment, DescribedClient, DescribedClient]]:
@@ -66,7 +79,8 @@ async def reaches(client: DescribedClient, *, reaches_adapter: bool = True, outb
 
     async def said() -> bool:
         health = await client.health()
-        return health["adapter_reachable"] is reaches_adapter and health["outbox_depth"] == outbox
+        waits = health["outbox_depth"], health["deferred_acks"]
+        return health["adapter_reachable"] is reaches_adapter and waits == (outbox, 0)
 
     await until(said, f"adapter_reachable {reaches_adapter} and outbox_depth {outbox}")
 
@@ -105,6 +119,7 @@ async def test_one_message_from_its_sender_to_its_ack_across_a_kill(short_folder
 
         await deployment.start_adapter()
         await reaches(pm)
+        await reaches(qa)
         (drained,) = await qa.take(1)
         assert drained["envelope"]["idempotency_key"] == second
         assert (await qa.ack(drained["delivery_id"])).document == {"acked": [drained["delivery_id"]], "deferred": []}
@@ -212,6 +227,7 @@ async def test_metrics_and_health_follow_what_happens(short_folder: Path) -> Non
         assert _gauge(await pm.call("GET", "/metrics"), "multiclaw_sidecar_outbox_depth") == 1
         await deployment.start_adapter()
         await reaches(pm)
+        await reaches(qa)
         await qa.take(2)
         figures = await pm.call("GET", "/metrics")
         for name, value in {"sends_accepted_total": 1, "sends_queued_total": 1, "outbox_drained_total": 1}.items():
@@ -226,18 +242,21 @@ async def test_metrics_and_health_follow_what_happens(short_folder: Path) -> Non
 async def test_both_surfaces_describe_all_they_serve(short_folder: Path) -> None:
     """Each OpenAPI document names exactly the promised operations, and every one of them is really there."""
     async with two_agents(short_folder) as (deployment, pm, _):
-        assert _operations(pm.document) == _AGENTS_API
-        async with LinkClient(deployment.config.adapter_socket, deployment.keyring("pm")) as link:
-            document = (await link.call("GET", "/openapi.json")).document
-            assert {path for _, path in _operations(document)} >= {"/health", "/health/live", "/metrics"}
-            for method, path in _operations(document):
-                answer = await link.call(
-                    method, path.replace("{", "").replace("}", ""), {} if method == "POST" else None
-                )
-                assert answer.document and "type" not in answer.document or answer.document["type"] != "not-found"
+        document = pm.document
+        assert document is not None
+        assert _operations(document) == _AGENTS_API
         for method, path in _AGENTS_API:
             answer = await pm.call(method, path.replace("{channel}", "product").replace("{task_id}", "t"), {})
             assert answer.status != 405, path  # and `pm` has held each answer against the document
+        async with LinkClient(deployment.config.adapter_socket, deployment.keyring("pm")) as link:
+            document = (await link.call("GET", "/openapi.json")).document
+            assert _operations(document) == _LINK
+            for method, path in _LINK:
+                body = {} if method == "POST" else None
+                told = await link.call(method, path.replace("{channel}", "product").replace("{task_id}", "t"), body)
+                described = document["paths"][path][method.lower()]["responses"]
+                assert told.status != 405, path
+                assert str(told.status) in described, (method, path, told)
 
 
 def _operations(document: dict[str, Any]) -> set[tuple[str, str]]:

@@ -23,7 +23,7 @@ case "$*" in
 *fcntl*) exec {python} "$@" ;;
 '-m venv '*)
     mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && : >"$3/pyvenv.cfg"
-    printf '#!/bin/sh\\necho "pip 1 from $3/lib"\\n' >"$3/bin/pip"
+    printf '#!/bin/sh\\necho "pip 1 from %s/lib"\\n' "$3" >"$3/bin/pip"
     printf '#!/bin/sh\\necho multiclaw "$@"\\n' >"$3/bin/multiclaw"
     chmod +x "$3"/bin/*
     echo venv >>"{journal}" ;;
@@ -173,6 +173,16 @@ def test_a_failed_installation_shows_why_and_is_repeated_from_scratch(host):
     assert host.journal() == ["venv", f"pip {host.root}"]
 
 
+def test_a_failed_addition_spoils_what_was_whole(host):
+    """The packages for tests go where the others are: after a failure among them no job trusts the environment."""
+    host.python("python3", "3.12", pip="case $last in *test*) exit 3 ;; esac")
+    host.run("setup")
+    assert host.run("test").returncode == 1
+    host.journal()
+    assert host.run("demo").returncode == 0
+    assert host.journal() == ["venv", f"pip {host.root}"]
+
+
 def test_an_interrupted_installation_is_made_anew(host):
     """SIGKILL in the middle of pip: the half-made environment is never used."""
     started = host.root / "started"
@@ -198,6 +208,16 @@ def test_a_broken_environment_is_made_anew(host, damage):
     host.journal()
     (host.root / ".venv" / damage).unlink()
     (host.root / "pyproject.toml").write_text("two")
+    assert host.run("demo").returncode == 0
+    assert host.journal() == ["venv", f"pip {host.root}"]
+
+
+def test_a_moved_checkout_makes_its_environment_anew(host):
+    """Scripts in an environment hold its path: those of a moved one would start another Python, or none."""
+    host.python("python3", "3.12")
+    host.run("setup")
+    host.journal()
+    host.root = host.root.rename(host.root.with_name("moved"))
     assert host.run("demo").returncode == 0
     assert host.journal() == ["venv", f"pip {host.root}"]
 

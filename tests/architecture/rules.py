@@ -70,13 +70,20 @@ def tests_without_assertion(path: Path, text: str) -> list[str]:
 
 
 def sleeping_tests(path: Path, text: str) -> list[str]:
-    """Sleeps of any length but zero: a test waits for a condition or a signal, with a deadline."""
+    """Sleeps of a fixed length other than zero.
+
+    Free are a sleep between two looks at a condition, which is what a `while` is for, and one whose length was drawn
+    from a seed, as the moments of faults are.
+    """
+    tree = ast.parse(text)
+    polling = {id(node) for loop in ast.walk(tree) if isinstance(loop, ast.While) for node in ast.walk(loop)}
     return [
         f"{path}:{call.lineno}: {ast.unparse(call)}"
-        for call in ast.walk(ast.parse(text))
+        for call in ast.walk(tree)
         if isinstance(call, ast.Call)
+        and id(call) not in polling
         and _dotted(call.func) in {"time.sleep", "asyncio.sleep", "sleep"}
-        and not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)
+        and not (call.args and _is_zero_or_drawn(call.args[0]))
     ]
 
 
@@ -149,6 +156,12 @@ def _call_asserts(call: ast.Call, local: dict[str, Function], seen: frozenset[st
     ):
         return True
     return name in local and name not in seen and _asserts(local[name], local, seen)
+
+
+def _is_zero_or_drawn(length: ast.expr) -> bool:
+    if isinstance(length, ast.Constant):
+        return length.value == 0
+    return any(isinstance(node, ast.Name) and not node.id.isupper() for node in ast.walk(length))
 
 
 def _dotted(node: ast.expr) -> str:

@@ -42,7 +42,7 @@ def test_every_test_keeps_the_rule(rule: rules.Rule) -> None:
 
 
 def test_no_test_sleeps_for_luck() -> None:
-    """Outside the support package, where waiting on a condition with a deadline lives, no test sleeps."""
+    """Outside the support package a test waits for a signal, or looks for a condition, and never sleeps for luck."""
     of_tests = {
         path: text for path, text in sources().items() if path.parts[0] == "tests" and "support" not in path.parts
     }
@@ -79,8 +79,9 @@ CHAIN = "def test_a():\n    one()\n\ndef one():\n    two()\n\ndef two():\n    on
             "async def test_a():\n    x()\n",
             "def test_a():\n    pytest.raises(X)\n",
         ),
-        (rules.sleeping_tests, "a.py", "time.sleep(0.1)\n", "time.monotonic()\n"),
-        (rules.sleeping_tests, "a.py", "async def f():\n    await asyncio.sleep(n)\n", "asyncio.sleep(0)\n"),
+        (rules.sleeping_tests, "a.py", "time.sleep(0.1)\n", "while not x():\n    time.sleep(0.1)\n"),
+        (rules.sleeping_tests, "a.py", "asyncio.sleep(1.5)\n", "asyncio.sleep(fault.moment_seconds)\n"),
+        (rules.sleeping_tests, "a.py", "async def f():\n    await asyncio.sleep(2 * N)\n", "asyncio.sleep(0)\n"),
     ],
 )
 def test_each_rule_bites(rule: rules.Rule, path: str, bad: str, good: str) -> None:

@@ -5,7 +5,7 @@ Written from the promises alone and with no thought of speed. Times are seconds.
 
 from dataclasses import dataclass, field
 
-QUEUE_MAX, RESERVE, ATTEMPTS, LEASE, BASE, CAP = 4, 1, 3, 30.0, 1.0, 4.0
+QUEUE_MAX, RESERVE, ATTEMPTS, LEASE, BASE, CAP = 5, 1, 2, 30.0, 1.0, 4.0
 
 LIVE = ("queued", "leased")
 

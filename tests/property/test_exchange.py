@@ -161,6 +161,15 @@ class ExchangeMachine(RuleBasedStateMachine):
         if tick:
             self._ask(Tick())
 
+    @rule(agent=agents, count=st.integers(2, 5))
+    def a_receiver_crashes(self, agent, count):
+        """It polled and is never heard of again; the backoff of what it held is over."""
+        self._commit()
+        self._ask(Claim(agent, count, 0, park=False))
+        self.seconds += LEASE + 1
+        self._ask(Tick())
+        self.seconds += CAP
+
     @rule()
     def restart(self):
         """`kill -9` after a commit, and a start."""

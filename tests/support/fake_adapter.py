@@ -65,6 +65,7 @@ class FakeAdapter:
     heard: list[str] = field(default_factory=list)
     polls_open: int = 0
     polls_cancelled: int = 0
+    polls: list[dict[str, Any]] = field(default_factory=list)
     ready: bool = True
     forging: bool = False
     judge: Callable[[dict[str, Any]], Problem | None] = lambda _: None
@@ -182,6 +183,7 @@ class FakeAdapter:
 
     async def _poll(self, call: Call) -> Answer:
         body = call.json()
+        self.polls.append(body)
         deadline = asyncio.get_running_loop().time() + body["wait"]
         self.polls_open += 1
         try:

@@ -77,6 +77,18 @@ class LinkClient:
             document = decode(content) if "json" in response.content_type else content.decode()
             return LinkAnswer(response.status, document, dict(response.headers), stated is not None)
 
+    def request_bytes(self, method: str, target: str, body: Any = None) -> bytes:
+        """A signed request as it stands on the wire, for tests that hold the socket themselves."""
+        content = b"" if body is None else encode(body)
+        head = {
+            "Host": "link",
+            **JSON_HEADERS,
+            REQUEST_HEADER: sign_request(method, target, content, self.keyring, self.now_us()),
+            "Content-Length": str(len(content)),
+        }
+        lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items()), "", ""]
+        return "\r\n".join(lines).encode() + content
+
     def envelope(self, to: str = "product", **fields: Any) -> dict[str, Any]:
         """A signed envelope of this agent."""
         return signed(envelope(self.agent, to, **fields), self.keyring, self.now_us())

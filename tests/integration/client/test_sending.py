@@ -65,6 +65,10 @@ async def test_a_sidecar_that_hangs_is_asked_again(sidecar):
     async with Agent("qa", socket=sidecar.path, request_seconds=0.2) as agent:
         assert (await agent.send("product", "note/1", 1)).status == "duplicate"
     assert len(sidecar.sent) == 1
+    sidecar.fail("/v1/messages", Hangs())
+    async with Agent("qa", socket=sidecar.path, request_seconds=0.2, retry_seconds=0.0) as agent:
+        with pytest.raises(Unavailable, match=r"gave no answer within 0\.2 s"):
+            await agent.send("product", "note/1", 1)
 
 
 async def test_retry_after_is_honoured(agent, sidecar):

@@ -7,13 +7,17 @@ import aiohttp
 import pytest
 
 import sidecar.guard
-from sidecar.store.store import open_store
+from sidecar.store.store import Store, open_store
 from tests.integration.sidecar.harness import Client, Deployment, message, until_health
 
 
 def _base(deployment: Deployment) -> str:
     port = deployment.config.sidecar_port_file("pm").read_text().strip()
     return f"http://127.0.0.1:{port}"
+
+
+async def _rename(store: Store, old: str, new: str) -> None:
+    await store.commit(lambda db: db.execute(f"ALTER TABLE {old} RENAME TO {new}"))
 
 
 async def test_tcp_needs_the_token(deployment: Deployment) -> None:
@@ -89,11 +93,15 @@ async def test_a_failing_store_is_told_and_heals(deployment: Deployment) -> None
         open_store(deployment.config.sidecar_state("pm") / "sidecar.db") as other,
     ):
         assert (await client.send())[0] == 202
-        hidden = "ALTER TABLE outbox RENAME TO hidden"
-        await other.commit(lambda db: db.execute(hidden))
+        for table in ("outbox", "seen"):
+            await _rename(other, table, f"{table}_hidden")
         status, problem = await client.send()
         assert (status, problem["type"], problem["retryable"]) == (503, "store-unavailable", True)
-        await other.commit(lambda db: db.execute("ALTER TABLE hidden RENAME TO outbox"))
+        status, problem = await client.call("GET", "/health")
+        assert (status, problem["type"]) == (503, "store-unavailable")
+        for table in ("outbox", "seen"):
+            await _rename(other, f"{table}_hidden", table)
+        assert (await client.health())["outbox_depth"] == 1
         assert (await client.send())[0] == 202
 
 

@@ -37,9 +37,10 @@ async def test_a_full_outbox_survives_kill_and_drains_in_order(deployment: Deplo
             assert await _messages(deployment, 0, 1) == [200]
 
 
-async def test_term_ends_sends_in_flight_as_queued(deployment: Deployment) -> None:
+async def test_term_ends_sends_in_flight_as_queued(deploy) -> None:
     """SIGTERM while the adapter hangs: the open send is answered 202, the process ends within 3 s with 0, and the
     next one drains what was queued."""
+    deployment = deploy(link_timeout_seconds=30)
     async with deployment.adapter():
         async with deployment.process() as process, deployment.client() as client:
             await until_health(client, adapter_reachable=True)

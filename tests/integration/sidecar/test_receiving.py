@@ -112,10 +112,10 @@ async def test_acks_wait_for_the_adapter(deployment: Deployment) -> None:
                 fake.deliver("qa", "product", number, key(number))
             await client.poll()
         assert await client.ack("d0", d0=[1]) == (200, {"acked": [], "deferred": ["d0"]})
-        await until_health(client, deferred_acks=1)
-    async with deployment.sidecar("qa") as client:
         await until_health(client, deferred_acks=1, breaker="open")
         assert (await client.ack("d1"))[1]["deferred"] == ["d1"]
+    async with deployment.sidecar("qa") as client:
+        await until_health(client, deferred_acks=2, breaker="open")
         async with deployment.adapter():
             await until_health(client, deferred_acks=0)
         assert fake.acks == [{"delivery_ids": ["d0", "d1"], "results": {"d0": [1]}}]
@@ -138,17 +138,42 @@ async def test_a_deferred_ack_whose_lease_is_over_is_absorbed_later(deployment: 
 
 
 async def test_an_unknown_deferred_ack_does_not_hold_up_others(deployment: Deployment) -> None:
-    """One that the adapter never knew is dropped; its neighbours are told."""
+    """One that the adapter knows no more is dropped; its neighbours are told."""
     fake = deployment.fake
     async with deployment.sidecar("qa") as client:
         async with deployment.adapter():
             await until_health(client, adapter_reachable=True)
-            fake.deliver("qa", "product", 1, key(1))
+            for number in (1, 2):
+                fake.deliver("qa", "product", number, key(number))
             await client.poll()
-        await client.ack("stranger", "d0")
+        assert (await client.ack("d1", "d0"))[1]["deferred"] == ["d1", "d0"]
+        del fake.leased["d1"]
         async with deployment.adapter():
             await until_health(client, deferred_acks=0)
         assert {"delivery_ids": ["d0"]} in fake.acks
+
+
+async def test_only_what_this_process_handed_out_is_deferred(deployment: Deployment) -> None:
+    """After the sidecar was killed it cannot tell which message a hand-over was, so with the adapter away it promises
+    nothing: 503, the ack is repeated, and whatever lapsed meanwhile may rightly come again."""
+    fake = deployment.fake
+    async with deployment.adapter():
+        async with deployment.sidecar("qa") as client:
+            fake.deliver("qa", "product", 1, key(1))
+            await client.poll()
+    async with deployment.sidecar("qa") as client:
+        async with deployment.adapter():
+            await until_health(client, adapter_reachable=True)
+            fake.deliver("qa", "product", 2, key(2))
+            await client.poll()
+        for _ in range(2):
+            status, problem = await client.ack("d0", "d1")
+            assert (status, problem["type"], problem["retryable"]) == (503, "adapter-unreachable", True)
+            await until_health(client, deferred_acks=1, breaker="open")
+        async with deployment.adapter():
+            await until_health(client, deferred_acks=0)
+            assert await client.ack("d0", "d1") == (200, {"acked": ["d0", "d1"], "deferred": []})
+        assert fake.acks[0] == {"delivery_ids": ["d1"]}
 
 
 async def test_refusals_of_leases_pass_on(deployment: Deployment) -> None:
@@ -282,3 +307,21 @@ async def test_stopping_answers_open_polls(deployment: Deployment) -> None:
         assert await poll == (200, {"messages": [], "gaps": []})
         assert time.monotonic() - before < 2
         assert not deployment.config.sidecar_socket("qa").exists()
+
+
+async def test_a_poll_whose_answer_was_lost_is_named_once(deployment: Deployment) -> None:
+    """The next poll names it, so that its hand-overs come back at once; the one after that has nothing to name."""
+    fake = deployment.fake
+
+    def lose() -> None:
+        raise ConnectionError
+
+    async with deployment.adapter(), deployment.sidecar("qa") as client:
+        await until_health(client, adapter_reachable=True)
+        fake.before_hand_over = lose
+        assert (await client.poll())[0] == 503
+        fake.before_hand_over = lambda: None
+        for _ in range(2):
+            assert (await client.poll())[0] == 200
+    first, second, third = fake.polls
+    assert [first["lost"], second["lost"], third["lost"]] == [[], [first["poll"]], []]

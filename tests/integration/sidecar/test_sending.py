@@ -88,6 +88,23 @@ async def test_a_batch_keeps_order_and_answers_each(deployment: Deployment) -> N
         assert deployment.fake.order("product") == [n for n in range(100) if n not in (10, 20)]
 
 
+async def test_large_messages_leave_in_requests_of_bounded_size(deployment: Deployment) -> None:
+    """A batch over what one request of the link may hold leaves in several, in order, unchanged."""
+    texts = [f"{number}" * 120_000 for number in range(10)] * 7
+    async with deployment.adapter(), deployment.sidecar() as client:
+        for part in (texts[:35], texts[35:]):
+            await client.call("POST", "/v1/messages/batch", {"messages": [message(payload=text) for text in part]})
+        assert deployment.fake.order("product") == texts
+        deployment.fake.gate.clear()
+        sends = [asyncio.ensure_future(client.send(payload=text)) for text in texts]
+        await until(lambda: len(deployment.fake.batches) > 2)
+        await client.call("POST", "/v1/messages/batch", {"messages": [{}]})
+        deployment.fake.gate.set()
+        assert {status for status, _ in await asyncio.gather(*sends)} == {201}
+        assert max(map(len, deployment.fake.batches)) < 70
+        assert sorted(deployment.fake.order("product")[70:]) == sorted(texts)
+
+
 async def test_without_an_adapter_sends_are_queued_and_drain_in_order(deployment: Deployment) -> None:
     """202 with growing positions while it is away; when it is back, order is as sent, later sends included."""
     async with deployment.sidecar() as client:
@@ -112,11 +129,11 @@ async def test_a_failing_direct_batch_stands_before_later_sends(deployment: Depl
             await until(lambda: deployment.fake.batches)
             sends += [asyncio.ensure_future(client.send(payload=1))]
             await client.call("POST", "/v1/messages/batch", {"messages": [{}]})
-            deployment.fake.before_submit = lambda: Problem("store-unavailable", "The disk is full.")
+            failures = [Problem("store-unavailable", "The disk is full.")]
+            deployment.fake.before_submit = lambda: failures.pop() if failures else None
             deployment.fake.gate.set()
             assert [status for status, _ in await asyncio.gather(*sends)] == [202, 202]
-            assert (await client.send(payload=2))[0] == 202
-            deployment.fake.before_submit = lambda: None
+            await client.send(payload=2)
             await until_health(client, outbox_depth=0)
         assert deployment.fake.order("product") == [0, 1, 2]
 
@@ -173,9 +190,9 @@ async def test_poison_in_the_outbox_is_set_aside(deployment: Deployment) -> None
 
 async def test_what_is_refused_for_now_stays_and_blocks(deployment: Deployment) -> None:
     """A retryable refusal ends the drain: the message keeps its place until the adapter takes it."""
-    full = Problem("queue-full", "A queue is full.", retry_after=1)
+    later = Problem("held-back", "Not yet.")
     async with deployment.adapter(), deployment.sidecar() as client:
-        deployment.fake.judge = lambda e: full if e["payload"] == 0 else None
+        deployment.fake.judge = lambda e: later if e["payload"] == 0 else None
         assert (await client.send(payload=0))[0] == 202
         assert (await client.send(payload=1))[0] == 202
         batches = len(deployment.fake.batches)
@@ -184,6 +201,18 @@ async def test_what_is_refused_for_now_stays_and_blocks(deployment: Deployment) 
         deployment.fake.judge = lambda _: None
         await until_health(client, outbox_depth=0)
         assert sorted(deployment.fake.order("product")) == [0, 1]
+
+
+async def test_a_full_queue_is_told_to_the_sender(deployment: Deployment) -> None:
+    """429 with Retry-After goes to the agent at once: in the outbox it would hold up what is meant for others."""
+    full = Problem("queue-full", "A queue is full.", retry_after=7)
+    async with deployment.adapter(), deployment.sidecar() as client:
+        await until_health(client, adapter_reachable=True)
+        deployment.fake.judge = lambda e: full if e["payload"] == 0 else None
+        status, problem = await client.send(payload=0)
+        assert (status, problem["type"], client.headers["Retry-After"]) == (429, "queue-full", "7")
+        assert (await client.send(payload=1))[0] == 201
+        assert (await client.health())["outbox_depth"] == 0
 
 
 async def test_a_message_that_always_faults_does_not_block_for_ever(deployment: Deployment) -> None:
@@ -256,7 +285,7 @@ async def test_while_the_breaker_is_open_only_the_probe_touches_the_adapter(depl
         deployment.fake.heard.clear()
         assert (await client.send())[0] == 202
         assert (await client.poll())[0] == 503
-        assert (await client.ack("d0"))[1]["deferred"] == ["d0"]
+        assert (await client.ack("d0"))[0] == 503
         await until(lambda: deployment.fake.heard.count("/health") > 2)
         assert set(deployment.fake.heard) == {"/health"}
 

@@ -1,0 +1,53 @@
+"""A deployment whose adapter runs, and a client for each agent."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.deployment import Deployment
+from tests.support.invariant import History, violations
+from tests.support.link_client import LinkClient
+
+
+class Link(Deployment):
+    """A deployment, clients that speak the link, and what they saw."""
+
+    def __init__(self, folder: Path, limits: dict[str, Any] | None = None) -> None:
+        super().__init__(folder, limits)
+        self.history = History()
+        self._stack = contextlib.AsyncExitStack()
+
+    async def client(self, agent: str = "pm", **options: Any) -> LinkClient:
+        """A client that speaks for one agent, closed with the deployment."""
+        client = LinkClient(self.config.adapter_socket, self.keyring(agent), **options)
+        return await self._stack.enter_async_context(client)
+
+    async def __aexit__(self, *details: object) -> None:
+        await self._stack.aclose()
+        await super().__aexit__(*details)
+
+    def violations(self) -> list[str]:
+        """What the invariant's checker says of the store and of what was noted."""
+        return violations(self.history, self.config.adapter_store, self.members)
+
+
+@pytest.fixture
+async def start(short_folder: Path) -> AsyncIterator[Callable[..., Awaitable[Link]]]:
+    """Make a deployment with these limits and start its adapter."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def make(**limits: Any) -> Link:
+            link = await stack.enter_async_context(Link(short_folder, limits))
+            await link.start_adapter()
+            return link
+
+        yield make
+
+
+@pytest.fixture
+async def link(start: Callable[..., Awaitable[Link]]) -> Link:
+    """A running adapter with default limits."""
+    return await start()
