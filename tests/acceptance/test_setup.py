@@ -175,7 +175,7 @@ def test_a_failed_installation_shows_why_and_is_repeated_from_scratch(host):
 
 def test_a_failed_addition_spoils_what_was_whole(host):
     """The packages for tests go where the others are: after a failure among them no job trusts the environment."""
-    host.python("python3", "3.12", pip="case $last in *test*) exit 3 ;; esac")
+    host.python("python3", "3.12", pip="case $last in *'[test]') exit 3 ;; esac")
     host.run("setup")
     assert host.run("test").returncode == 1
     host.journal()

@@ -1,7 +1,6 @@
 """Long-polls: no lost wake-up, and a client that went away holds nothing and spends nothing (promise 8, BUGLOG B21)."""
 
 import asyncio
-import contextlib
 import random
 import socket
 import subprocess
@@ -15,6 +14,7 @@ from tests.support.deployment import until
 from tests.support.invariant import read_store
 
 POLL = "/link/v1/poll"
+CONNECTED = "03"
 
 
 def open_socket(link):
@@ -23,22 +23,19 @@ def open_socket(link):
     return connection
 
 
-def connections(pid):
-    """Sockets that the process has open."""
-    found = 0
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
-            found += str(entry.readlink()).startswith("socket:")
-    return found
+def connections(link):
+    """Connections that the adapter has accepted and not closed: the kernel shows them under its socket's path."""
+    rows = (line.split() for line in Path("/proc/net/unix").read_text(encoding="utf-8").splitlines())
+    path = str(link.config.adapter_socket)
+    return sum(len(row) == 8 and row[7] == path and row[5] == CONNECTED for row in rows)
 
 
 async def test_a_send_wakes_a_poll_at_once(link):
     """Many times sooner than its wait would end."""
     pm, qa = await link.client("pm"), await link.client("qa")
-    await pm.health()
-    base = connections(link.adapter.pid)
+    await until(lambda: connections(link) == 0, "nobody is connected")
     polling = asyncio.create_task(qa.poll(wait=60))
-    await until(lambda: connections(link.adapter.pid) > base, "the poll is connected")
+    await until(lambda: connections(link) == 1, "the poll is connected")
     started = time.monotonic()
     await pm.send("@qa")
     assert len(await polling) == 1
@@ -102,7 +99,6 @@ async def test_a_hundred_ghost_polls_spend_nothing(link, ending):
     """Each asks for a message and is gone before it is answered; the message is still there, and alive."""
     pm, qa = await link.client("pm"), await link.client("qa")
     await pm.send("@qa", payload={"text": "still here"})
-    base = connections(link.adapter.pid)
     request = qa.request_bytes("POST", POLL, {"wait": 0, "max": 10})
     for _ in range(100):
         ghost = open_socket(link)
@@ -110,7 +106,7 @@ async def test_a_hundred_ghost_polls_spend_nothing(link, ending):
         if ending == "half-close":
             ghost.shutdown(socket.SHUT_WR)
         ghost.close()
-    await until(lambda: connections(link.adapter.pid) <= base, "the ghosts' connections are closed")
+    await until(lambda: connections(link) <= 1, "the ghosts' connections are closed")
     (message,) = await qa.poll(wait=5)
     assert message["envelope"]["payload"]["text"] == "still here"
     assert 1 <= message["attempt"] <= 101
@@ -123,12 +119,12 @@ async def test_a_hundred_ghost_polls_spend_nothing(link, ending):
 async def test_a_parked_poll_whose_client_is_gone_takes_nothing(link, ending):
     """A message that comes afterwards is nobody's yet: its first hand-over is to whoever asks next."""
     pm, qa = await link.client("pm"), await link.client("qa")
-    base = connections(link.adapter.pid)
+    await until(lambda: connections(link) == 0, "nobody is connected")
     request = qa.request_bytes("POST", POLL, {"wait": 60, "max": 10})
     end = park(link, request, ending)
-    await until(lambda: connections(link.adapter.pid) > base, "the poll is connected")
+    await until(lambda: connections(link) == 1, "the poll is connected")
     end()
-    await until(lambda: connections(link.adapter.pid) <= base, "its connection is closed")
+    await until(lambda: connections(link) == 0, "its connection is closed")
     outcome = await pm.send("@qa")
     assert outcome["answer"]["recipients"][0]["status"] == "queued"
     (message,) = await qa.poll(wait=5)

@@ -319,7 +319,7 @@ async def test_a_poll_whose_answer_was_lost_is_named_once(deployment: Deployment
     async with deployment.adapter(), deployment.sidecar("qa") as client:
         await until_health(client, adapter_reachable=True)
         fake.before_hand_over = lose
-        assert (await client.poll())[0] == 503
+        assert (await client.poll())[0] == 500
         fake.before_hand_over = lambda: None
         for _ in range(2):
             assert (await client.poll())[0] == 200

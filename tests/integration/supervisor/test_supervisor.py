@@ -110,7 +110,7 @@ async def test_any_other_end_is_tried_again(stage):
     """A child that ends at once with another status is started again and again, and never counts as ready."""
     async with stage.supervisor(stage.program("ill", "3")) as supervisor:
         await until(lambda: supervisor.view("ill").restarts == 2)
-        with pytest.raises(NotReady, match="ill was not ready within 0.01 s"):
+        with pytest.raises(NotReady, match=r"ill was not ready within 0\.01 s"):
             await supervisor.ready("ill", timeout_seconds=0.01)
     assert stage.words("ill")[:4] == ["started", "ended"] * 2
     assert {event.status for event in stage.events if event.what == "ended"} == {3}
