@@ -19,7 +19,7 @@ from adapter.http.surface import routes
 from adapter.store.engine import Store
 from shared.clock import Clock
 from shared.config import Config, check_socket_path
-from shared.database import StoreLock
+from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.keys import load_keyring
 from shared.lifecycle import serving
 from shared.sockets import listen_unix, remove_unix
@@ -37,7 +37,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
     registry = load_registry(config.paths.contracts)
     auth = LinkAuth({agent: load_keyring(config.paths.keys, agent) for agent in config.agents}, clock)
     async with contextlib.AsyncExitStack() as stack:
-        stack.callback(StoreLock(config.adapter_state).release)
+        stack.callback(StoreLock(config.adapter_state, LOCK_PATIENCE_SECONDS).release)
         store = Store(config.adapter_store, topology, policy_of(config.limits), clock)
         broker = Broker(store, clock)
         await store.start()

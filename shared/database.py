@@ -8,6 +8,7 @@ import asyncio
 import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +27,11 @@ else:
 
 SQLITE_VERSION: Final[str] = _sqlite.sqlite_version
 SqliteError: Final[type[Exception]] = _sqlite.Error
+
+LOCK_PATIENCE_SECONDS: Final = 2.0
+"""What a starting process grants its predecessor: a stop takes that long, and `up` may have been killed and restarted."""
+
+_LOCK_RETRY_SECONDS: Final = 0.05
 
 T = TypeVar("T")
 
@@ -96,22 +102,32 @@ class transaction:  # noqa: N801 - a context manager, used like a function
 
 
 class StoreLock:
-    """One process per store, by a kernel lock that dies with its holder."""
+    """One process per store, by a kernel lock that dies with its holder.
 
-    def __init__(self, folder: Path) -> None:
+    `patience_seconds` is for a predecessor that is still ending; a holder that stays raises `ConfigurationFault`.
+    """
+
+    def __init__(self, folder: Path, patience_seconds: float = 0.0) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._path = folder / "lock"
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + patience_seconds
+        while not self._try():
+            if time.monotonic() >= deadline:
+                holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+                self.release()
+                raise ConfigurationFault(
+                    f"the store in {folder} is in use by process {holder or 'unknown'}; stop it first"
+                )
+            time.sleep(_LOCK_RETRY_SECONDS)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _try(self) -> bool:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
-            os.close(self._descriptor)
-            raise ConfigurationFault(
-                f"the store in {folder} is in use by process {holder or 'unknown'}; stop it first"
-            ) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+            return False
+        return True
 
     def release(self) -> None:
         """Let the store go."""

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from shared.clock import Clock
 from shared.config import Config, ConfigurationFault, load
-from shared.database import StoreLock
+from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.keys import Keyring, create_private, load_keyring
 from shared.lifecycle import serving
 from shared.names import direct_channel, hint
@@ -153,7 +153,7 @@ def _recipient_check(config: Config) -> Callable[[str], None]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    lock = StoreLock(folder)
+    lock = StoreLock(folder, LOCK_PATIENCE_SECONDS)
     try:
         yield
     finally:

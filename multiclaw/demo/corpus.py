@@ -2,26 +2,46 @@
 
 import asyncio
 import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
+
+from pydantic import ConfigDict
 
 from multiclaw.cli.exits import FAILED, Exit
 from multiclaw.client import Message
 from multiclaw.demo.narrator import Narrator
 from multiclaw.demo.stage import Stage
+from shared.envelope import Identifier
+from shared.limits import ENVELOPE_BYTES_MAX
+from shared.model import Model, check
 from shared.problems import Problem
 from shared.strict_json import decode_object
 
-_FIELDS: Final = frozenset({"run", "step", "sender", "to", "kind", "content"})
+_LINE_BYTES_MAX: Final = ENVELOPE_BYTES_MAX - 4_096
+"""What a line may have, so that the envelope around it stays within its own limit."""
+
 _CHANNEL: Final = "product"
 _WINDOW: Final = 200
 """Messages before any one recipient: well under the 500 of a queue and the 1,000 of an outbox, so that nothing
 is evicted while the adapter is away."""
 
 _RUNS_AT_ONCE: Final = 8
+
+
+class Row(Model):
+    """One recorded message. `to` is null for what was said to all. Other fields of a line are not carried."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    run: Identifier
+    step: int
+    sender: str
+    to: str | None
+    kind: str
+    content: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,35 +62,36 @@ def read(path: Path, agents: tuple[str, ...], runs_max: int | None) -> list[list
     """The recorded runs of a JSON-lines file (`.gz` or not), each in its order; ends the verb on a bad line."""
     try:
         lines = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).splitlines()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise Exit(FAILED, f"the corpus {path} cannot be read: {error}") from error
-    rows = [_row(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    if not rows:
+    runs: dict[str, list[Row]] = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            row = _row(path, number, line)
+            runs.setdefault(row.run, []).append(row)
+    if not runs:
         raise Exit(FAILED, f"the corpus {path} holds no messages")
-    runs = [list(rows_of_run) for _, rows_of_run in groupby(rows, key=lambda row: row["run"])]
-    return [list(_cast(run, agents)) for run in runs[:runs_max]]
+    return [list(_cast(run, agents)) for run in list(runs.values())[:runs_max]]
 
 
-def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
+def _row(path: Path, number: int, line: bytes) -> Row:
+    if len(line) > _LINE_BYTES_MAX:
+        raise Exit(FAILED, f"{path}, line {number}: it has {len(line)} bytes, and a message takes {_LINE_BYTES_MAX}")
     try:
-        row = decode_object(line)
+        return check(Row, decode_object(line))
     except Problem as problem:
         raise Exit(FAILED, f"{path}, line {number}: {problem.detail}") from problem
-    missing = _FIELDS - row.keys()
-    if missing:
-        raise Exit(FAILED, f"{path}, line {number}: {', '.join(sorted(missing))} missing")
-    return row
 
 
-def _cast(run: list[dict[str, Any]], agents: tuple[str, ...]) -> Iterator[Step]:
+def _cast(run: list[Row], agents: tuple[str, ...]) -> Iterator[Step]:
     """Speakers become agents: one of the same name where there is one, else the next in turn."""
     cast: dict[str, str] = {}
     for row in run:
-        for speaker in (row["sender"], row["to"]):
+        for speaker in (row.sender, row.to):
             if speaker is not None and speaker not in cast:
-                cast[speaker] = _part(str(speaker), cast, agents)
-        to = _CHANNEL if row["to"] is None else f"@{cast[row['to']]}"
-        yield Step(cast[row["sender"]], to, row)
+                cast[speaker] = _part(speaker, cast, agents)
+        to = _CHANNEL if row.to is None else f"@{cast[row.to]}"
+        yield Step(cast[row.sender], to, row.model_dump())
 
 
 def _part(speaker: str, cast: dict[str, str], agents: tuple[str, ...]) -> str:

@@ -3,9 +3,11 @@
 import asyncio
 import random
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,12 @@ def connections(link):
     rows = (line.split() for line in Path("/proc/net/unix").read_text(encoding="utf-8").splitlines())
     path = str(link.config.adapter_socket)
     return sum(len(row) == 8 and row[7] == path and row[5] == CONNECTED for row in rows)
+
+
+def failures(link):
+    """Attempts that were spent, of all deliveries."""
+    with closing(sqlite3.connect(f"file:{link.config.adapter_store}?mode=ro", uri=True)) as connection:
+        return connection.execute("SELECT sum(failures) FROM deliveries").fetchone()[0]
 
 
 async def test_a_send_wakes_a_poll_at_once(link):
@@ -113,11 +121,12 @@ async def test_a_hundred_ghost_polls_spend_nothing(link, ending):
     assert message["redelivered"] is (message["attempt"] > 1)
     await qa.ack(message["delivery_id"])
     assert read_store(link.config.adapter_store).census() == {"acked": 1}
+    assert failures(link) == 0
 
 
 @pytest.mark.parametrize("ending", ["close", "half-close", "sigkill"])
 async def test_a_parked_poll_whose_client_is_gone_takes_nothing(link, ending):
-    """A message that comes afterwards is nobody's yet: its first hand-over is to whoever asks next."""
+    """A message that comes afterwards is there at once for whoever asks next, and no attempt is spent."""
     pm, qa = await link.client("pm"), await link.client("qa")
     await until(lambda: connections(link) == 0, "nobody is connected")
     request = qa.request_bytes("POST", POLL, {"wait": 60, "max": 10})
@@ -125,10 +134,10 @@ async def test_a_parked_poll_whose_client_is_gone_takes_nothing(link, ending):
     await until(lambda: connections(link) == 1, "the poll is connected")
     end()
     await until(lambda: connections(link) == 0, "its connection is closed")
-    outcome = await pm.send("@qa")
-    assert outcome["answer"]["recipients"][0]["status"] == "queued"
+    await pm.send("@qa")
     (message,) = await qa.poll(wait=5)
-    assert message["attempt"] == 1
+    assert message["attempt"] <= 2  # it may have come while the adapter was still hearing of the end
+    assert failures(link) == 0
 
 
 def park(link, request, ending):

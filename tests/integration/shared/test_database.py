@@ -210,6 +210,17 @@ def test_a_second_process_is_refused_and_told_who_holds(tmp_path: Path) -> None:
     lock.release()
 
 
+def test_a_predecessor_may_take_a_moment_to_end(tmp_path: Path) -> None:
+    """With patience, a lock that is released meanwhile is taken; without, it is refused."""
+    lock = StoreLock(tmp_path)
+    with pytest.raises(ConfigurationFault):
+        StoreLock(tmp_path)
+    ending = threading.Timer(0.1, lock.release)
+    ending.start()
+    StoreLock(tmp_path, patience_seconds=30).release()
+    ending.join()
+
+
 def test_a_released_lock_can_be_taken_again(tmp_path: Path) -> None:
     """Within one process too: held means refused, released means free, and both files are private."""
     lock = StoreLock(tmp_path / "store")

@@ -1,0 +1,233 @@
+"""When the disk fails, when the process is told to stop, when it is killed, and when there are two."""
+
+import asyncio
+import contextlib
+import resource
+import signal
+import sqlite3
+import time
+from contextlib import closing
+
+import aiohttp
+import pytest
+
+from shared.config import EXIT_CONFIGURATION
+from tests.support.deployment import ServerProcess, health, until
+from tests.support.factories import AGENTS
+from tests.support.invariant import read_store
+
+STOP_SECONDS_MAX = 3.0
+
+
+def wal(link):
+    return link.config.adapter_store.with_name("store.db-wal")
+
+
+@contextlib.contextmanager
+def full_disk(link):
+    """No file of the adapter may grow past where its log stands: each commit fails as on a full disk."""
+    size = wal(link).stat().st_size if wal(link).exists() else 0
+    pid, endless = link.adapter.pid, resource.RLIM_INFINITY
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, endless))
+    try:
+        yield
+    finally:
+        if link.adapter.returncode is None:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (endless, endless))
+
+
+async def became(link, status):
+    async def asked():
+        return (await health(link.config.adapter_socket))[0] == status
+
+    await until(asked, f"health says {status}")
+
+
+async def test_a_full_disk_refuses_sends_and_heals_by_itself(link):
+    """503 and not ready while it lasts; afterwards memory is what the disk says, and nothing is missing (B26, B36)."""
+    pm, qa = await link.client("pm"), await link.client("qa")
+    first = pm.envelope("@qa", payload={"n": 1})
+    (outcome,) = await pm.submit(first)
+    link.history.sent("pm", first, outcome["code"], outcome["answer"])
+    (held,) = await qa.poll()
+    lost = pm.envelope("@qa", payload={"n": 2})
+    with full_disk(link):
+        answer = await pm.call("POST", "/link/v1/messages", {"envelopes": [lost]})
+        assert (answer.status, answer.document["type"]) == (503, "store-unavailable")
+        assert answer.document["retryable"] is True
+        assert int(answer.headers["Retry-After"]) >= 1
+        await became(link, 503)
+        status, document = await health(link.config.adapter_socket)
+        assert (status, document["status"]) == (503, "not-ready")
+        assert document["reason"]
+        for refused in (await qa.ack(held["delivery_id"]), await qa.read("@qa", 1)):
+            assert (refused.status, refused.document["type"]) == (503, "store-unavailable")
+        assert (await pm.call("GET", "/health/live")).status == 200
+    await became(link, 200)
+    assert (await qa.ack(held["delivery_id"])).status == 200
+    (outcome,) = await pm.submit(lost)
+    link.history.sent("pm", lost, outcome["code"], outcome["answer"])
+    assert (outcome["code"], outcome["answer"]["channel_sequence_id"]) == (201, 2)
+    (message,) = await qa.poll()
+    assert message["envelope"]["payload"] == {"n": 2}
+    assert link.violations() == []
+
+
+async def test_a_parked_poll_survives_a_full_disk(link):
+    """It is answered, asks again, and gets what comes later."""
+    pm, qa = await link.client("pm"), await link.client("qa")
+    await pm.send("@pm")
+    polling = asyncio.create_task(qa.poll(wait=60))
+    with full_disk(link):
+        await pm.call("POST", "/link/v1/messages", {"envelopes": [pm.envelope("@pm")]})
+        await became(link, 503)
+        with contextlib.suppress(AssertionError):  # 503, where it had not been parked yet
+            assert await asyncio.wait_for(polling, 10) == []
+    await became(link, 200)
+    polling = asyncio.create_task(qa.poll(wait=60))
+    await pm.send("@qa")
+    assert len(await asyncio.wait_for(polling, 10)) == 1
+
+
+async def test_a_store_locked_by_another_process_is_trouble_that_passes(link):
+    """Busy is not corrupt: nothing is renamed or rebuilt, and it serves again when the lock is gone (BUGLOG B29)."""
+    pm = await link.client("pm")
+    await pm.send("@qa")
+    inode = link.config.adapter_store.stat().st_ino
+    with closing(sqlite3.connect(link.config.adapter_store, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        answer = await pm.call("POST", "/link/v1/messages", {"envelopes": [pm.envelope("@qa")]})
+        assert (answer.status, answer.document["type"]) == (503, "store-unavailable")
+        await became(link, 503)
+        other.execute("ROLLBACK")
+    await became(link, 200)
+    assert (await pm.send("@qa"))["answer"]["channel_sequence_id"] == 2
+    assert link.config.adapter_store.stat().st_ino == inode
+
+
+async def test_a_store_that_cannot_be_opened_is_not_ready_and_not_replaced(link):
+    """The process answers and says why; once the way is free, it becomes ready without a restart."""
+    await link.adapter.stop()
+    store = link.config.adapter_store
+    kept = store.rename(store.with_name("kept"))
+    store.mkdir()
+    await link.start_adapter(wait=False)
+    await became(link, 503)
+    assert "directory" in (await health(link.config.adapter_socket))[1]["reason"]
+    store.rmdir()
+    kept.rename(store)
+    await became(link, 200)
+
+
+async def test_a_stop_in_the_middle_of_trouble_is_a_clean_stop(link):
+    """A full disk keeps no process alive."""
+    pm = await link.client("pm")
+    await pm.send("@qa")
+    with full_disk(link):
+        await pm.call("POST", "/link/v1/messages", {"envelopes": [pm.envelope("@qa")]})
+        await became(link, 503)
+        assert await link.adapter.stop(STOP_SECONDS_MAX + 2) == 0
+    assert not link.config.adapter_socket.exists()
+
+
+async def test_a_stop_answers_polls_and_loses_no_send(link):
+    """Seven polls open, fifty sends in flight: every 2xx is on disk, and it ends within three seconds (BUGLOG B23)."""
+    clients = {agent: await link.client(agent) for agent in AGENTS}
+    pm = clients["pm"]
+    receivers = [clients[agent] for agent in ("orchestrator", "research", "growth", "qa", "engineering", "pm", "qa")]
+    polls = [asyncio.create_task(client.poll(wait=60)) for client in receivers]
+    await pm.send("@pm")
+    sends = [asyncio.create_task(noted_send(link, clients[AGENTS[n % 6]], n)) for n in range(50)]
+    await asyncio.wait(sends, return_when=asyncio.FIRST_COMPLETED)
+    started = time.monotonic()
+    assert await link.adapter.stop(STOP_SECONDS_MAX + 5) == 0
+    assert time.monotonic() - started < STOP_SECONDS_MAX
+    await asyncio.gather(*sends)
+    for outcome in await asyncio.gather(*polls, return_exceptions=True):
+        assert isinstance(outcome, list | aiohttp.ClientError), outcome
+    assert not link.config.adapter_socket.exists()
+    assert not wal(link).exists() or wal(link).stat().st_size == 0
+    assert link.history.acked
+    assert link.violations() == []
+
+
+async def noted_send(link, client, number):
+    envelope = client.envelope("product", payload={"n": number})
+    try:
+        (outcome,) = await client.submit(envelope)
+    except (aiohttp.ClientError, AssertionError):
+        return  # its outcome is unknown
+    link.history.sent(client.agent, envelope, outcome["code"], outcome.get("answer", {}))
+
+
+async def test_a_second_signal_ends_at_once(link):
+    """Whoever asks twice means it."""
+    link.adapter.send_signal(signal.SIGSTOP)
+    link.adapter.send_signal(signal.SIGTERM)
+    link.adapter.send_signal(signal.SIGINT)
+    link.adapter.send_signal(signal.SIGCONT)
+    assert await link.adapter.ended() in {0, 1}
+
+
+async def test_a_second_adapter_on_the_same_store_is_refused(link):
+    """It names the holder and exits as a configuration error; the first serves on (BUGLOG B28)."""
+    pm = await link.client("pm")
+    first = link.adapter
+    environment = {"RUNTIME_DIRECTORY": str(link.folder / "elsewhere")}
+    second = ServerProcess(["adapter", "--config", str(link.config_path)], link.folder / "second.log", environment)
+    assert await second.ended() == EXIT_CONFIGURATION
+    assert str(first.pid) in second.log()
+    assert (await pm.send("@qa"))["code"] == 201
+
+
+async def test_the_lock_dies_with_its_holder(link):
+    """After SIGKILL the next one starts over the stale socket."""
+    link.kill9_adapter()
+    assert link.config.adapter_socket.exists()
+    await link.start_adapter()
+
+
+@pytest.mark.parametrize("make", ["file", "folder"])
+async def test_what_is_no_socket_is_never_deleted(link, make):
+    """Something else stands at the path: the adapter refuses to start, and it stays (BUGLOG B40)."""
+    await link.adapter.stop()
+    path = link.config.adapter_socket
+    path.mkdir() if make == "folder" else path.write_text("mine")
+    process = await link.start_adapter(wait=False)
+    assert await process.ended() == EXIT_CONFIGURATION
+    assert str(path) in process.log()
+    assert path.exists()
+
+
+async def test_without_a_key_it_does_not_start(link):
+    """Signing is never silently off; the command that mends it is named."""
+    await link.adapter.stop()
+    (link.config.paths.keys / "qa.key").unlink()
+    process = await link.start_adapter(wait=False)
+    assert await process.ended() == EXIT_CONFIGURATION
+    assert "multiclaw init" in process.log()
+
+
+async def test_a_kill_loses_nothing_that_was_acknowledged(link):
+    """Leases persist with their tokens, keys are remembered, sequences go on; in three rounds (promise 10)."""
+    clients = {agent: await link.client(agent) for agent in AGENTS}
+    qa = clients["qa"]
+    for number in range(3):
+        sends = [asyncio.create_task(noted_send(link, clients[AGENTS[n % 6]], n)) for n in range(40)]
+        await asyncio.wait(sends, return_when=asyncio.FIRST_COMPLETED)
+        messages = await qa.poll()
+        link.history.received("qa", messages)
+        parked = asyncio.create_task(clients["growth"].call("POST", "/link/v1/poll", {"wait": 60, "max": 1}))
+        link.kill9_adapter()
+        await asyncio.gather(*sends, parked, return_exceptions=True)
+        started = time.monotonic()
+        await link.start_adapter()
+        assert time.monotonic() - started < 10, f"round {number}"
+        if messages:
+            assert (await qa.ack(*(m["delivery_id"] for m in messages))).status == 200
+    assert link.violations() == []
+    again = [send for send in link.history.acked if send.sender == "pm"]
+    outcomes = await clients["pm"].submit(*(dict(send.content) for send in again[:50]))
+    assert {outcome["code"] for outcome in outcomes} == {200}
+    assert [o["answer"]["channel_sequence_id"] for o in outcomes] == [send.sequence for send in again[:50]]
+    assert read_store(link.config.adapter_store).census()["queued"] > 0
