@@ -29,7 +29,7 @@ SQLITE_VERSION: Final[str] = _sqlite.sqlite_version
 SqliteError: Final[type[Exception]] = _sqlite.Error
 
 LOCK_PATIENCE_SECONDS: Final = 2.0
-"""What a starting process grants its predecessor: a stop takes that long, and `up` may have been killed and restarted."""
+"""What a starting process grants its predecessor: a stop takes that long, and `up` may have just been killed."""
 
 _LOCK_RETRY_SECONDS: Final = 0.05
 

@@ -42,6 +42,7 @@ class Acknowledger:
         self._clock = clock
         self._counters = counters
         self._handed: OrderedDict[str, MessageKey] = OrderedDict()
+        self._remembering: dict[MessageKey, bytes | None] = {}
 
     def handed_out(self, handed: Iterable[Handed]) -> None:
         """These go to the agent, which will speak of them by delivery id only."""
@@ -60,18 +61,25 @@ class Acknowledger:
         return {"acked": answer.expect()["acked"], "deferred": []}
 
     async def _defer(self, results: Mapping[str, bytes | None]) -> dict[str, Any]:
-        """Keep acknowledgements until the adapter is back, or raise `adapter-unreachable` if one cannot be kept.
+        """Keep acknowledgements until the adapter is back; raises a `Problem` for those that cannot be promised.
 
-        What an earlier process handed out is a bare token here: were its lease to lapse meanwhile, the message would
-        reach the agent again after a 2xx. The agent asks again; what could be kept is kept all the same.
+        Only the newest hand-over of a message that this process made can be: an earlier one has ended, as the adapter
+        would say, and its message is in the agent's hands again. What an earlier process handed out is a bare token
+        here: were its lease to lapse meanwhile, the message would reach the agent again after a 2xx.
         """
-        known = {delivery_id: result for delivery_id, result in results.items() if delivery_id in self._handed}
-        if known:
-            await self._deferred.add(known)
-            self._counters.acks_deferred += len(known)
+        newest = {key: delivery_id for delivery_id, key in self._handed.items()}
+        known = {each: newest[self._handed[each]] == each for each in results if each in self._handed}
+        kept = {delivery_id: results[delivery_id] for delivery_id, is_newest in known.items() if is_newest}
+        if kept:
+            await self._deferred.add(kept)
+            self._counters.acks_deferred += len(kept)
         if len(known) < len(results):
             raise unreachable()
-        return {"acked": [], "deferred": list(known)}
+        if len(kept) < len(known):
+            stale = [delivery_id for delivery_id in known if delivery_id not in kept]
+            detail = f"{len(stale)} of these hand-overs have ended; their messages were handed over again."
+            raise Problem("stale-lease", detail, field="/delivery_ids", stale=stale, acked=[], deferred=list(kept))
+        return {"acked": [], "deferred": list(kept)}
 
     async def tell_again(self, results: Mapping[str, bytes | None]) -> None:
         """Acknowledge what was processed in an earlier hand-over; if this is lost, it comes again."""
@@ -92,16 +100,28 @@ class Acknowledger:
         """Pass an extension on."""
         return (await self._link.call("POST", EXTEND_PATH, encode(body))).expect()
 
+    def being_remembered(self, keys: Iterable[MessageKey]) -> dict[MessageKey, bytes | None]:
+        """Those of `keys` whose commit as processed is under way, with their encoded results.
+
+        A look into the store that began before such a commit does not see it; whoever looks there looks here next.
+        """
+        return {key: self._remembering[key] for key in keys if key in self._remembering}
+
     async def _remember(self, results: Mapping[str, bytes | None]) -> None:
         """Commit as processed those that this process handed out; of others it cannot know the message."""
         known = {self._handed[each]: result for each, result in results.items() if each in self._handed}
         if not known:
             return
+        self._remembering.update(known)
         saving = self._store.commit(remember(known, self._clock.wall_us()))
         save_seen = self._seen.take_unsaved()
         if save_seen is not None:  # submitted in the same turn, so both share one transaction
             self._store.commit(save_seen).add_done_callback(asyncio.Future.exception)
-        await saving
+        try:
+            await saving
+        finally:
+            for key in known:
+                self._remembering.pop(key, None)
 
 
 def _encoded_results(request: AckRequest) -> dict[str, bytes | None]:

@@ -118,6 +118,7 @@ class Receiver:
             return [], False
         try:
             known = await recall(self._store, map(_message_key, arrived))
+            known |= self._acknowledger.being_remembered(map(_message_key, arrived))
         except BaseException:
             self._give_back(arrived)
             raise

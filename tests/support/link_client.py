@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+from yarl import URL
 
 from shared import link
 from shared.keys import Keyring
@@ -68,7 +69,8 @@ class LinkClient:
         assert self._session is not None, "use `async with`"
         signature = sign_request(method, target, body, self.keyring, self.now_us())
         sent = {**JSON_HEADERS, REQUEST_HEADER: signature, **(headers or {})}
-        async with self._session.request(method, f"http://link{target}", data=body or None, headers=sent) as response:
+        url = URL(f"http://link{target}", encoded=True)  # sent as it was signed: else `%40` would leave as `@`
+        async with self._session.request(method, url, data=body or None, headers=sent) as response:
             content = await response.read()
             stated = response.headers.get(ANSWER_HEADER)
             if stated is not None:

@@ -106,7 +106,7 @@ async def test_early_empty_answers_make_no_busy_loop(agent, sidecar):
 
 async def test_waiting_messages_keep_their_leases(agent, sidecar):
     """While the first message is worked on for several leases, the others of its batch stay ours."""
-    sidecar.lease_seconds = 0.3
+    sidecar.lease_seconds = 0.6
     sidecar.queue(*(envelope(n, task_id=f"t{n}") for n in (1, 2)))
     stream = agent.messages(wait=1)
     first = await anext(stream)
@@ -121,7 +121,7 @@ async def test_waiting_messages_keep_their_leases(agent, sidecar):
 
 async def test_a_message_whose_lease_was_lost_is_not_yielded(agent, sidecar):
     """What is being handed over again is skipped, and comes as its next attempt."""
-    sidecar.lease_seconds = 0.3
+    sidecar.lease_seconds = 0.6
     sidecar.queue(*(envelope(n, task_id=f"t{n}") for n in (1, 2, 3)))
     stream = agent.messages(wait=1)
     await (await anext(stream)).ack()

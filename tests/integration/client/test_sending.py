@@ -163,7 +163,8 @@ async def test_each_send_of_a_batch_has_its_own_fate(agent, sidecar):
     assert isinstance(first, Receipt)
     assert isinstance(third, Receipt)
     assert isinstance(second, Refused)
-    assert second.type == "unknown-recipient"
+    assert (second.type, second.attempts) == ("unknown-recipient", 1)
+    assert second.key == sidecar.bodies("/v1/messages/batch")[0]["messages"][1]["idempotency_key"]
     again = sidecar.bodies("/v1/messages/batch")[1]["messages"]
     assert [message["idempotency_key"] for message in again] == [third.key]
 

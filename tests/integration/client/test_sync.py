@@ -33,6 +33,7 @@ async def test_sending_and_receiving(sidecar):
                 message.reply("answer/1", message.payload)
                 message.ack("done")
                 break
+            assert len(sidecar.nacked) == 2  # at once, not when the agent ends
             assert agent.health()["status"] == "ok"
             assert len(agent.send_many([{"to": "product", "type": "note/1", "payload": 1}])) == 1
             return agent.send("product", "note/1", 2)
@@ -121,6 +122,27 @@ async def test_ctrl_c_ends_a_run_in_good_order(sidecar):
     assert b"KeyboardInterrupt" in stderr
     assert sidecar.acked == [(1, "finished")]
     assert [(n, mode) for n, mode, _ in sidecar.nacked] == [(3, "release"), (2, "release")]
+
+
+_WAITING = """
+import sys
+from multiclaw import SyncAgent
+with SyncAgent("qa", socket=sys.argv[1]) as agent:
+    for message in agent.messages(wait=30):
+        pass
+"""
+
+
+async def test_ctrl_c_ends_a_wait_for_messages(sidecar):
+    """SIGINT interrupts a long-poll at once, and nothing but the interrupt is reported."""
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _WAITING, str(sidecar.path), stderr=asyncio.subprocess.PIPE
+    )
+    await sidecar.until(lambda: len(sidecar.calls) == 1)
+    program.send_signal(signal.SIGINT)
+    _, stderr = await asyncio.wait_for(program.communicate(), 10)
+    assert stderr.rstrip().endswith(b"KeyboardInterrupt")
+    assert b"During handling" not in stderr
 
 
 async def test_errors_and_threads_end_with_the_block(sidecar):

@@ -3,10 +3,14 @@
 import asyncio
 import contextlib
 import time
+from collections.abc import Iterable
+from typing import Any
 
 import aiohttp
+import pytest
 
-from sidecar.store.store import open_store
+from sidecar.store.processed import MessageKey, recall
+from sidecar.store.store import Store, open_store
 from tests.integration.sidecar.harness import Client, Deployment, key, until, until_health
 
 
@@ -157,10 +161,9 @@ async def test_only_what_this_process_handed_out_is_deferred(deployment: Deploym
     """After the sidecar was killed it cannot tell which message a hand-over was, so with the adapter away it promises
     nothing: 503, the ack is repeated, and whatever lapsed meanwhile may rightly come again."""
     fake = deployment.fake
-    async with deployment.adapter():
-        async with deployment.sidecar("qa") as client:
-            fake.deliver("qa", "product", 1, key(1))
-            await client.poll()
+    async with deployment.adapter(), deployment.sidecar("qa") as client:
+        fake.deliver("qa", "product", 1, key(1))
+        await client.poll()
     async with deployment.sidecar("qa") as client:
         async with deployment.adapter():
             await until_health(client, adapter_reachable=True)
@@ -174,6 +177,57 @@ async def test_only_what_this_process_handed_out_is_deferred(deployment: Deploym
             await until_health(client, deferred_acks=0)
             assert await client.ack("d0", "d1") == (200, {"acked": ["d0", "d1"], "deferred": []})
         assert fake.acks[0] == {"delivery_ids": ["d1"]}
+
+
+async def test_with_the_adapter_away_only_the_newest_hand_over_is_deferred(deployment: Deployment) -> None:
+    """A message that lapsed and came again has one hand-over that counts: 409 for the first, a 2xx for the second."""
+    fake = deployment.fake
+    async with deployment.sidecar("qa") as client:
+        async with deployment.adapter():
+            await until_health(client, adapter_reachable=True)
+            fake.deliver("qa", "product", 1, key(1))
+            fake.deliver("qa", "product", 2, key(2))
+            await client.poll()
+            fake.lapse("d0")
+            await client.poll()
+        status, problem = await client.ack("d0", "d1")
+        assert (status, problem["type"]) == (409, "stale-lease")
+        assert (problem["stale"], problem["acked"], problem["deferred"]) == (["d0"], [], ["d1"])
+        assert await client.ack("d2") == (200, {"acked": [], "deferred": ["d2"]})
+        async with deployment.adapter():
+            await until_health(client, deferred_acks=0)
+        assert fake.acks == [{"delivery_ids": ["d1", "d2"]}]
+
+
+async def test_an_ack_that_is_being_saved_is_not_overtaken_by_a_poll(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll that looked for processed messages just before the ack was saved does not hand the message out again."""
+    fake = deployment.fake
+    looked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def look_and_wait(store: Store, keys: Iterable[MessageKey]) -> dict[MessageKey, bytes | None]:
+        found = await recall(store, keys)
+        looked.set()
+        await go_on.wait()
+        return found
+
+    async def save_and_wait(store: Store, unit: Any) -> Any:
+        go_on.set()
+        return await commit(store, unit)
+
+    async with deployment.adapter(), deployment.sidecar("qa") as client:
+        fake.deliver("qa", "product", 1, key(1))
+        await client.poll()
+        fake.lapse("d0")
+        monkeypatch.setattr("sidecar.receiver.recall", look_and_wait)
+        poll = asyncio.ensure_future(client.poll(wait=0.2))
+        await looked.wait()
+        commit = Store.commit
+        monkeypatch.setattr(Store, "commit", lambda store, unit: asyncio.ensure_future(save_and_wait(store, unit)))
+        assert (await client.ack("d0"))[0] == 409
+        assert (await poll)[1]["messages"] == []
+        assert {"delivery_ids": ["d1"]} in fake.acks
 
 
 async def test_refusals_of_leases_pass_on(deployment: Deployment) -> None:
