@@ -23,6 +23,7 @@ from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.keys import load_keyring
 from shared.lifecycle import serving
 from shared.sockets import listen_unix, remove_unix
+from shared.web.routes import SIGNATURE
 from shared.web.service import Service
 
 _log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         submit = Submit(broker, auth, topology, registry, clock, config.limits.envelope_bytes_max)
         receive = Receive(broker, config.limits.poll_wait_seconds_max)
         table = routes(submit, receive, Browse(store, topology, registry), Health(store))
-        service = Service("Multiclaw adapter", table, auth.guard, auth.seal)
+        service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)
         runner = await stack.enter_async_context(serving(service.server()))
         stack.push_async_callback(broker.close)
         config.paths.run.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -8,7 +8,7 @@ from pydantic.json_schema import models_json_schema
 
 from shared.api import ProblemDocument
 from shared.problems import CONTENT_TYPE, KINDS
-from shared.web.routes import Route
+from shared.web.routes import BEARER, Route, Security
 
 _ALWAYS: Final = ("malformed-request", "internal")
 _GUARDED: Final = ("unauthenticated",)
@@ -16,6 +16,7 @@ _WITH_BODY: Final = (
     "malformed-json", "message-too-large", "unsupported-media-type",
     "invalid-field", "unknown-field", "invalid-number", "invalid-text",
 )  # fmt: skip
+_SCHEME: Final = "caller"
 _REF: Final = "#/components/schemas/{model}"
 
 
@@ -28,7 +29,7 @@ def problems_of(route: Route) -> list[str]:
     return sorted(set(kinds))
 
 
-def document(title: str, routes: Iterable[Route]) -> dict[str, Any]:
+def document(title: str, routes: Iterable[Route], security: Security = BEARER) -> dict[str, Any]:
     """The document of one surface."""
     routes = list(routes)
     models = _models(routes)
@@ -42,7 +43,7 @@ def document(title: str, routes: Iterable[Route]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": definitions.get("$defs", {}),
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {_SCHEME: dict(security.definition)},
         },
     }
 
@@ -61,7 +62,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "operationId": route.name,
         "summary": route.summary,
         "responses": {str(code): _response(model) for code, model in route.answers.items()} | _refusals(route),
-        "security": [{"bearer": []}] if route.guarded else [],
+        "security": [{_SCHEME: []}] if route.guarded else [],
     }
     parameters = [_path_parameter(part) for part in route.path.split("/") if part.startswith("{")]
     parameters += [

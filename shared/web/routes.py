@@ -10,6 +10,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from shared.problems import CONTENT_TYPE, Problem
+from shared.signing import REQUEST_HEADER
 from shared.strict_json import decode_object, encode
 
 JSON: Final = "application/json"
@@ -79,6 +80,17 @@ def problem_answer(problem: Problem) -> Answer:
         headers["Allow"] = problem.extra["allowed"]  # RFC 9110, section 15.5.6
     return Answer(problem.status, encode(problem.document()), CONTENT_TYPE, headers)
 
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How callers prove who they are: what a 401 asks for, and how the OpenAPI document describes it."""
+
+    challenge: str
+    definition: Mapping[str, str]
+
+
+BEARER: Final = Security("Bearer", {"type": "http", "scheme": "bearer"})
+SIGNATURE: Final = Security(REQUEST_HEADER, {"type": "apiKey", "in": "header", "name": REQUEST_HEADER})
 
 Handler = Callable[[Call], Awaitable[Answer]]
 

@@ -18,7 +18,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from shared.problems import Problem
 from shared.web.openapi import document
-from shared.web.routes import JSON, Answer, Call, Route, Table, json_answer, problem_answer
+from shared.web.routes import BEARER, JSON, Answer, Call, Route, Security, Table, json_answer, problem_answer
 
 _log = logging.getLogger(__name__)
 
@@ -29,11 +29,14 @@ Seal = Callable[[Call, Answer], None]
 class Service:
     """One HTTP surface. `guard` lets a call in or raises; `seal` may add headers to any answer of a guarded call."""
 
-    def __init__(self, title: str, routes: list[Route], guard: Guard, seal: Seal | None = None) -> None:
+    def __init__(
+        self, title: str, routes: list[Route], guard: Guard, seal: Seal | None = None, security: Security = BEARER
+    ) -> None:
         self._guard = guard
+        self._security = security
         self._seal = seal
         self._bytes_max = max(route.body_bytes_max for route in routes)
-        self._document = document(title, routes)
+        self._document = document(title, routes, security)
         openapi = Route("GET", "/openapi.json", "openapi", "This document.", self._openapi, {200: JSON}, guarded=False)
         self.table = Table([*routes, openapi])
 
@@ -79,6 +82,8 @@ class Service:
         except Exception:
             _log.exception("unhandled", extra={"target": request.path})
             answer = problem_answer(Problem("internal", "This is a fault of ours; the log has more."))
+        if answer.status == HTTPStatus.UNAUTHORIZED:
+            answer.headers["WWW-Authenticate"] = self._security.challenge  # RFC 9110, section 15.5.2
         if self._seal and call is not None and call.agent:
             self._seal(call, answer)
         return answer

@@ -61,6 +61,13 @@ async def test_the_guard_stands_before_the_handler(surface: Surface, door: Path)
     assert surface.bodies == []
 
 
+async def test_a_401_says_what_is_asked_for(door: Path) -> None:
+    """A refused caller learns the scheme (RFC 9110, section 15.5.2); others are not challenged."""
+    refused = await ask(door, request("POST", "/echo", b"{}", Authorization="Bearer bad", **JSON))
+    assert refused.headers["www-authenticate"] == "Bearer"
+    assert "www-authenticate" not in (await ask(door, request("GET", "/refuse"))).headers
+
+
 async def test_unknown_paths_are_problems(door: Path) -> None:
     """An unknown path is a 404 problem, and so is a known one with something added."""
     for target in ("/nope", "/echo/", "//echo", "/items/", "/items/a/b", "/"):
