@@ -1,13 +1,13 @@
 """Acknowledging: what the agent has done with a message becomes durable here before the adapter is told.
 
 The order matters. The processed key is committed first, so that a message whose acknowledgement is lost on the way, or
-waits for an adapter that is down, is never given to the agent again.
+waits for an adapter that is down, is never given to the agent again. An acknowledgement that is refused (its lease had
+ended) changes nothing: the key is forgotten, since the agent is told that the message comes again.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from shared.api import AckRequest
 from shared.clock import Clock
@@ -17,16 +17,14 @@ from shared.problems import Problem
 from shared.strict_json import encode, pointer
 from sidecar.core.ack_bodies import ack_body
 from sidecar.core.hand_over import Handed
+from sidecar.core.handed_out import HandedOut
 from sidecar.core.link_outcome import LINK_FAILURES, unreachable
 from sidecar.counters import Counters
 from sidecar.link import Link
 from sidecar.store.deferred_acks import DeferredAcks
-from sidecar.store.processed import MessageKey, remember
+from sidecar.store.processed import MessageKey, forget, remember
 from sidecar.store.seen import Seen
 from sidecar.store.store import Store
-
-_HANDED_MAX: Final = 10_000
-"""Hand-overs remembered: 20 times what an agent's queue holds (500), and about 2 MB."""
 
 
 class Acknowledger:
@@ -41,42 +39,64 @@ class Acknowledger:
         self._deferred = deferred
         self._clock = clock
         self._counters = counters
-        self._handed: OrderedDict[str, MessageKey] = OrderedDict()
-        self._remembering: dict[MessageKey, bytes | None] = {}
+        self._handed: HandedOut[MessageKey] = HandedOut()
+        self._under_way: dict[MessageKey, asyncio.Future[None]] = {}
 
     def handed_out(self, handed: Iterable[Handed]) -> None:
         """These go to the agent, which will speak of them by delivery id only."""
         for each in handed:
-            self._handed[each.delivery_id] = MessageKey(each.sender, each.idempotency_key)
-        while len(self._handed) > _HANDED_MAX:
-            self._handed.popitem(last=False)
+            self._handed.add(each.delivery_id, MessageKey(each.sender, each.idempotency_key))
 
     async def acknowledge(self, request: AckRequest) -> dict[str, Any]:
         """The `AckAnswer`. While the adapter is away the ids are `deferred`; its refusals are passed on."""
         results = _encoded_results(request)
-        await self._remember(results)
+        keys = self._handed.newest(results)
+        while await self.settled(keys.values()):
+            keys = self._handed.newest(results)
+        decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way.update(dict.fromkeys(keys.values(), decided))
+        try:
+            return await self._acknowledge(results, keys)
+        finally:
+            for key in keys.values():
+                del self._under_way[key]
+            decided.set_result(None)
+
+    async def settled(self, keys: Iterable[MessageKey]) -> bool:
+        """Wait for the acknowledgements of these messages that are under way; false at once where there are none.
+
+        Until then it is open whether the messages are processed, so they are neither handed out nor absorbed.
+        """
+        waiting = {self._under_way[key] for key in keys if key in self._under_way}
+        if waiting:
+            await asyncio.wait(waiting)
+        return bool(waiting)
+
+    async def _acknowledge(self, results: Mapping[str, bytes | None], keys: Mapping[str, MessageKey]) -> dict[str, Any]:
+        fresh = await self._remember({key: results[delivery_id] for delivery_id, key in keys.items()})
         answer = await self._link.call("POST", ACK_PATH, encode(ack_body(results)))
         if answer.verdict in LINK_FAILURES:
-            return await self._defer(results)
+            return await self._defer(results, keys)
+        acked = (answer.document or {}).get("acked", ())
+        refused = [key for delivery_id, key in keys.items() if delivery_id not in acked and key in fresh]
+        if refused:
+            await self._store.commit(forget(refused))
         return {"acked": answer.expect()["acked"], "deferred": []}
 
-    async def _defer(self, results: Mapping[str, bytes | None]) -> dict[str, Any]:
+    async def _defer(self, results: Mapping[str, bytes | None], keys: Mapping[str, MessageKey]) -> dict[str, Any]:
         """Keep acknowledgements until the adapter is back; raises a `Problem` for those that cannot be promised.
 
-        Only the newest hand-over of a message that this process made can be: an earlier one has ended, as the adapter
-        would say, and its message is in the agent's hands again. What an earlier process handed out is a bare token
-        here: were its lease to lapse meanwhile, the message would reach the agent again after a 2xx.
+        What an earlier process handed out cannot: were its lease to lapse meanwhile, the message would reach the agent
+        again after a 2xx.
         """
-        newest = {key: delivery_id for delivery_id, key in self._handed.items()}
-        known = {each: newest[self._handed[each]] == each for each in results if each in self._handed}
-        kept = {delivery_id: results[delivery_id] for delivery_id, is_newest in known.items() if is_newest}
+        kept = {delivery_id: results[delivery_id] for delivery_id in keys}
         if kept:
             await self._deferred.add(kept)
             self._counters.acks_deferred += len(kept)
-        if len(known) < len(results):
+        if not self._handed.know(results):
             raise unreachable()
-        if len(kept) < len(known):
-            stale = [delivery_id for delivery_id in known if delivery_id not in kept]
+        stale = [delivery_id for delivery_id in results if delivery_id not in kept]
+        if stale:
             detail = f"{len(stale)} of these hand-overs have ended; their messages were handed over again."
             raise Problem("stale-lease", detail, field="/delivery_ids", stale=stale, acked=[], deferred=list(kept))
         return {"acked": [], "deferred": list(kept)}
@@ -88,7 +108,7 @@ class Acknowledger:
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Give hand-overs back, free of charge, one by one; if this is lost, their leases lapse."""
         for delivery_id in delivery_ids:
-            self._handed.pop(delivery_id, None)
+            self._handed.drop(delivery_id)
             body = {"delivery_id": delivery_id, "mode": "release", "reason": "the agent had gone"}
             await self._link.call("POST", NACK_PATH, encode(body))
 
@@ -100,28 +120,15 @@ class Acknowledger:
         """Pass an extension on."""
         return (await self._link.call("POST", EXTEND_PATH, encode(body))).expect()
 
-    def being_remembered(self, keys: Iterable[MessageKey]) -> dict[MessageKey, bytes | None]:
-        """Those of `keys` whose commit as processed is under way, with their encoded results.
-
-        A look into the store that began before such a commit does not see it; whoever looks there looks here next.
-        """
-        return {key: self._remembering[key] for key in keys if key in self._remembering}
-
-    async def _remember(self, results: Mapping[str, bytes | None]) -> None:
-        """Commit as processed those that this process handed out; of others it cannot know the message."""
-        known = {self._handed[each]: result for each, result in results.items() if each in self._handed}
-        if not known:
-            return
-        self._remembering.update(known)
-        saving = self._store.commit(remember(known, self._clock.wall_us()))
+    async def _remember(self, results: Mapping[MessageKey, bytes | None]) -> set[MessageKey]:
+        """Commit messages as processed; those that were not yet."""
+        if not results:
+            return set()
+        saving = self._store.commit(remember(results, self._clock.wall_us()))
         save_seen = self._seen.take_unsaved()
         if save_seen is not None:  # submitted in the same turn, so both share one transaction
             self._store.commit(save_seen).add_done_callback(asyncio.Future.exception)
-        try:
-            await saving
-        finally:
-            for key in known:
-                self._remembering.pop(key, None)
+        return await saving
 
 
 def _encoded_results(request: AckRequest) -> dict[str, bytes | None]:

@@ -117,8 +117,10 @@ class Receiver:
         if not arrived:
             return [], False
         try:
-            known = await recall(self._store, map(_message_key, arrived))
-            known |= self._acknowledger.being_remembered(map(_message_key, arrived))
+            keys = [_message_key(handed) for handed in arrived]
+            known = await recall(self._store, keys)
+            while await self._acknowledger.settled(keys):
+                known = await recall(self._store, keys)
         except BaseException:
             self._give_back(arrived)
             raise

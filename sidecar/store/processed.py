@@ -16,6 +16,7 @@ _REMEMBER = (
     "INSERT INTO processed (sender, idempotency_key, result, processed_at_us) VALUES (?, ?, ?, ?) "
     "ON CONFLICT DO NOTHING"
 )
+_FORGET = "DELETE FROM processed WHERE sender = ? AND idempotency_key = ?"
 _RECALL = "SELECT result FROM processed WHERE sender = ? AND idempotency_key = ?"
 _NEWEST = "SELECT processed_at_us FROM processed ORDER BY id DESC LIMIT 1"
 _PRUNE = "DELETE FROM processed WHERE id IN (SELECT id FROM processed ORDER BY id LIMIT ?) AND processed_at_us < ?"
@@ -28,11 +29,25 @@ class MessageKey(NamedTuple):
     idempotency_key: str
 
 
-def remember(results: Mapping[MessageKey, bytes | None], now_us: int) -> Unit[None]:
-    """A unit that records messages as processed, each with its encoded result. The first record stays."""
+def remember(results: Mapping[MessageKey, bytes | None], now_us: int) -> Unit[set[MessageKey]]:
+    """A unit that records messages as processed, each with its encoded result. The first record stays.
+
+    It gives those that were not recorded yet.
+    """
+
+    def unit(connection: sqlite3.Connection) -> set[MessageKey]:
+        rows = {key: (*key, result, now_us) for key, result in results.items()}
+        return {key for key, row in rows.items() if connection.execute(_REMEMBER, row).rowcount == 1}
+
+    return unit
+
+
+def forget(keys: Iterable[MessageKey]) -> Unit[None]:
+    """A unit that takes records back: these messages are not processed after all."""
+    rows = list(keys)
 
     def unit(connection: sqlite3.Connection) -> None:
-        connection.executemany(_REMEMBER, [(*key, result, now_us) for key, result in results.items()])
+        connection.executemany(_FORGET, rows)
 
     return unit
 

@@ -170,6 +170,16 @@ class ExchangeMachine(RuleBasedStateMachine):
         self._ask(Tick())
         self.seconds += CAP
 
+    @rule(agent=agents, count=st.integers(2, 5))
+    def a_receiver_fails_at_the_first(self, agent, count):
+        """It polled, could not do what came first, and says so; the backoff is over."""
+        self._commit()
+        before = len(self.tokens[agent])
+        self._ask(Claim(agent, count, 0, park=False))
+        for token in self.tokens[agent][before : before + 1]:
+            self._ask(Nack(agent, token, "fail", None))
+        self.seconds += CAP
+
     @rule()
     def restart(self):
         """`kill -9` after a commit, and a start."""

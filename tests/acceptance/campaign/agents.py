@@ -6,12 +6,14 @@ it does not finish a message it leaves later ones of the same order key alone.
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from shared.times import from_iso
 from tests.acceptance.campaign.notes import Notes, Work
 from tests.acceptance.campaign.plan import Step
 from tests.support.agent_client import AgentAnswer, AgentClient
@@ -22,13 +24,18 @@ _PATIENCE_SECONDS = 30.0
 
 _RETRY_SECONDS = 0.02
 _POLL_SECONDS_MAX = 0.3
+_LATE_SECONDS = 0.05
 
-Turn = tuple[str, str]
-"""What a receiver does with a message, and the mode of the nack where it is one."""
+_NACKS = ("release", "fail", "refuse")
+_ACTS = {"ack": 880, "release": 30, "fail": 40, "refuse": 20, "lapse": 25, "late": 5}
+"""What a receiver does with a message, out of 1,000. `lapse` says nothing; `late` acks when the lease is over."""
+
+_HEEDS = 0.7
+"""How often a receiver heeds its own nack. Otherwise it goes on with the line, and what it acks then must be stale."""
 
 
 class Sender:
-    """One agent's sends of one round, in order. `begun` counts them for all senders of the round."""
+    """One agent's sends of one round, in order. `begun` follows all senders of the round."""
 
     def __init__(self, agent: str, socket: Path, notes: Notes, begun: "Progress") -> None:
         self._agent = agent
@@ -48,9 +55,11 @@ class Sender:
     async def _send(self, client: AgentClient, messages: Sequence[Mapping[str, Any]]) -> None:
         if len(messages) == 1:
             answer = await insist(client, "/v1/messages", messages[0])
+            self._begun.answered(self._agent, answer.status)
             self._notes.sent(self._agent, messages[0], answer.status, answer.document)
             return
         answer = await insist(client, "/v1/messages/batch", {"messages": messages})
+        self._begun.answered(self._agent, max(outcome["code"] for outcome in answer.document["outcomes"]))
         for message, outcome in zip(messages, answer.document["outcomes"], strict=True):
             told = outcome.get("answer") or outcome.get("problem")
             self._notes.sent(self._agent, message, outcome["code"], told)
@@ -84,33 +93,38 @@ class Receiver:
 
     async def _process(self, client: AgentClient, messages: Sequence[Mapping[str, Any]]) -> None:
         blocked: set[str] = set()
+        failed: set[str] = set()
         group: list[Work] = []
         for message in messages:
-            envelope = message["envelope"]
-            line = envelope.get("task_id") or "channel " + envelope["to"]
-            if line in blocked:
+            work = Work(self._agent, message["delivery_id"], message["attempt"], message["envelope"])
+            if work.line in blocked:
                 continue
-            work = Work(self._agent, message["delivery_id"], message["attempt"], envelope)
-            act, mode = self._turn()
-            if act == "ack":
+            work.careless = work.line in failed
+            act = self._act()
+            if act in _NACKS:
+                answered = await self._nack(client, work, act)
+                if act != "refuse":
+                    failed.add(work.line)
+                if not answered or (work.line in failed and self._rng.random() < _HEEDS):
+                    blocked.add(work.line)
+            elif act == "lapse":
+                blocked.add(work.line)
+            else:
                 self._notes.worked.append(work)
                 group.append(work)
+                if act == "late":
+                    await _over(message["lease_expires_at"])
                 if self._rng.random() < 0.5:
                     blocked |= await self._ack(client, group)
                     group = []
-            elif act == "lapse" or not await self._nack(client, work, mode):
-                blocked.add(line)
         if group:
             await self._ack(client, group)
 
-    def _turn(self) -> Turn:
+    def _act(self) -> str:
         if self._careful:
-            return "ack", ""
-        chance = self._rng.random()
-        for act, mode, below in (("nack", "release", 0.03), ("nack", "fail", 0.07), ("nack", "refuse", 0.09)):
-            if chance < below:
-                return act, mode
-        return ("lapse", "") if chance < 0.12 else ("ack", "")
+            return "ack"
+        (act,) = self._rng.choices(list(_ACTS), list(_ACTS.values()))
+        return act
 
     async def _ack(self, client: AgentClient, group: Sequence[Work]) -> set[str]:
         """Acknowledge; the lines of what was not taken."""
@@ -121,12 +135,12 @@ class Receiver:
         for work in group:
             if work.delivery_id in words:
                 self._notes.confirm(work, words[work.delivery_id])
-        lost = [work.envelope for work in group if work.delivery_id not in words]
+        lost = [work for work in group if work.delivery_id not in words]
         self._notes.counts["acks stale"] += len(lost)
-        return {envelope.get("task_id") or "channel " + envelope["to"] for envelope in lost}
+        return {work.line for work in lost}
 
     async def _nack(self, client: AgentClient, work: Work, mode: str) -> bool:
-        """Nack once, as the lease takes care of the rest; whether later ones of the line may go on."""
+        """Nack once, as the lease takes care of the rest; whether it had its 2xx."""
         body = {"delivery_id": work.delivery_id, "mode": mode, "reason": "the campaign says so"}
         answer = await _once(client, "POST", "/v1/messages/nack", body)
         if answer is None or answer.status in (409, 503):
@@ -138,32 +152,56 @@ class Receiver:
         if mode == "refuse":
             work.confirmed = "dead"
             self._notes.refused.append(work)
-        return mode == "refuse"
+        return True
 
 
 class Progress:
-    """A count that others wait for."""
+    """How far the senders of a round are: a count to wait for, and answers to lie in wait for."""
 
     def __init__(self) -> None:
         self._count = 0
         self._ended = False
         self._changed = asyncio.Condition()
         self._waking: set[asyncio.Task[None]] = set()
+        self._traps: list[tuple[str, Callable[[], None]]] = []
 
     def step(self) -> None:
-        """One more."""
+        """One more send is begun."""
         self._count += 1
         self._wake()
+
+    def answered(self, agent: str, code: int) -> None:
+        """A send has its answer. What lies in wait for it acts now, before its sender knows."""
+        parties = {agent} if code == 202 else {agent, "adapter"}  # the adapter has no part in a 202
+        sprung = [trap for trap in self._traps if trap[0] in parties]
+        for trap in sprung:
+            self._traps.remove(trap)
+            trap[1]()
+
+    def at_answer(self, party: str, act: Callable[[], None]) -> None:
+        """Lie in wait for the next answer that `party` has a part in; at the end it acts anyway."""
+        if self._ended:
+            act()
+        else:
+            self._traps.append((party, act))
 
     def end(self) -> None:
         """No more will come; nobody waits any longer."""
         self._ended = True
+        traps, self._traps = self._traps, []
+        for _, act in traps:
+            act()
         self._wake()
 
     async def reached(self, count: int) -> None:
-        """Wait until so many came, or the end."""
+        """Wait until so many sends were begun, or the end."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._ended or self._count >= count)
+
+    async def ended(self) -> None:
+        """Wait for the end."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._ended)
 
     def _wake(self) -> None:
         task = asyncio.ensure_future(self._notify())
@@ -173,6 +211,11 @@ class Progress:
     async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+async def _over(lease_expires_at: str) -> None:
+    """Wait until a lease is over, and its message may be in other hands."""
+    await asyncio.sleep(max(0.0, from_iso(lease_expires_at) / 1_000_000 - time.time()) + _LATE_SECONDS)
 
 
 async def insist(client: AgentClient, path: str, body: Mapping[str, Any]) -> AgentAnswer:

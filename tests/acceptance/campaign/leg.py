@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.acceptance.campaign.agents import Progress, Receiver, Sender
 from tests.acceptance.campaign.faults import Hand
 from tests.acceptance.campaign.notes import Notes
-from tests.acceptance.campaign.plan import AGENTS, CHANNELS, LIMITS, Round, plan
+from tests.acceptance.campaign.plan import AGENTS, CHANNELS, Round, limits, plan
 from tests.support.agent_client import AgentClient
 from tests.support.deployment import Deployment, health, until
 from tests.support.invariant import read_store
@@ -34,7 +34,7 @@ async def play_leg(first_seed: int, rounds: int, tell: Callable[[str], None] = l
     notes = Notes()
     seed = first_seed
     try:
-        async with Deployment(folder, LIMITS, agents=AGENTS, channels=CHANNELS) as deployment:
+        async with Deployment(folder, limits(first_seed), agents=AGENTS, channels=CHANNELS) as deployment:
             await deployment.start_all()
             for seed in range(first_seed, first_seed + rounds):
                 await _play_round(deployment, plan(seed), notes)

@@ -11,18 +11,27 @@ from tests.support.invariant import STATES, History, StoredMessage, read_store, 
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """One message a receiver acted on; `confirmed` tells what the 2xx to its ack called it, if there was one."""
+    """One message a receiver acted on; `confirmed` tells what the 2xx to its ack called it, if there was one.
+
+    `careless` is work that the receiver did although it had just failed an earlier message of the line.
+    """
 
     recipient: str
     delivery_id: str
     attempt: int
     envelope: Mapping[str, Any]
+    careless: bool = False
     confirmed: str | None = None
 
     @property
     def name(self) -> tuple[str, str, str]:
         """Recipient, sender and key."""
         return self.recipient, self.envelope["sender"], self.envelope["idempotency_key"]
+
+    @property
+    def line(self) -> str:
+        """What stands in one line at its recipient: a task, else a channel."""
+        return self.envelope.get("task_id") or "channel " + self.envelope["to"]
 
 
 @dataclass(slots=True)
@@ -70,7 +79,8 @@ class Notes:
         """Every violation so far."""
         self.history.applied.clear()
         for work in self.worked:  # in the order of the work, whenever its ack was answered
-            if work.confirmed is not None:
+            # a sidecar that is alone cannot tell careless work from good: that order is the receiver's own doing
+            if work.confirmed is not None and not (work.careless and work.confirmed == "deferred"):
                 self.history.apply(work.recipient, work.envelope)
         found = [*self.faults, *violations(self.history, store, members)]
         by_key = {(message.sender, message.key): message for message in read_store(store).messages}

@@ -11,21 +11,27 @@ CHANNELS = {
     "product": ("pm", "engineering", "qa"),
     "platform": ("orchestrator", "pm"),
 }
-LIMITS = {
+_LIMITS = {
     "lease_seconds": 1.0,
     "attempts_max": 4,
     "retry_base_seconds": 0.05,
     "retry_cap_seconds": 0.2,
     "link_timeout_seconds": 0.6,
-    "health_poll_seconds": 0.05,
     "breaker_reset_seconds": 0.05,
     "breaker_reset_cap_seconds": 0.2,
 }
 """Everything happens within a round: leases lapse, retries come due, breakers close."""
 
+_TEMPERS: tuple[dict[str, Any], ...] = (
+    {"health_poll_seconds": 0.05, "breaker_failures": 3},
+    {"health_poll_seconds": 0.4, "breaker_failures": 1_000},
+)
+"""Sidecars that notice at once that the adapter is back, and such as go on trying it while their outbox waits."""
+
 _SENDS_MIN, _SENDS_MAX = 6, 14
 _THINK_SECONDS_MAX = 0.08
 _FAULTS_MIN, _FAULTS_MAX = 3, 5
+_KINDS = {"kill": 4, "kill at answer": 4, "kill again": 2, "stall": 1}
 _DOWN_SECONDS_MAX = 0.4
 _STALL_SECONDS_MAX = 1.2
 """Twice the link's timeout: sends of unknown outcome."""
@@ -44,7 +50,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """When so many sends were begun, and a moment later, something happens to `target` for `down_seconds`."""
+    """When so many sends were begun, and a moment later, something happens to `target` for `down_seconds`.
+
+    `kill at answer` waits for the next 2xx to a send that `target` has a part in, and comes before anything else can
+    happen: what was acknowledged must be durable by then. `kill again` comes a second time, as soon as the process is
+    ready once more: in the middle of recovery. `stall` is SIGSTOP, and SIGCONT after it.
+    """
 
     after_sends: int
     moment_seconds: float
@@ -60,6 +71,11 @@ class Round:
     seed: int
     sends: dict[str, tuple[Step, ...]]
     faults: tuple[Fault, ...]
+
+
+def limits(seed: int) -> dict[str, Any]:
+    """The limits of the deployment that plays a leg."""
+    return _LIMITS | random.Random(f"leg {seed}").choice(_TEMPERS)
 
 
 def plan(seed: int) -> Round:
@@ -114,7 +130,6 @@ def _payload(rng: random.Random) -> dict[str, Any]:
 
 def _fault(rng: random.Random, steps: int) -> Fault:
     target = "adapter" if rng.random() < 0.55 else rng.choice(list(AGENTS))
-    stalls = rng.random() < 0.12
-    down_seconds = rng.uniform(0, _STALL_SECONDS_MAX if stalls else _DOWN_SECONDS_MAX)
-    kind = "stall" if stalls else "kill"
+    (kind,) = rng.choices(list(_KINDS), list(_KINDS.values()))
+    down_seconds = rng.uniform(0, _STALL_SECONDS_MAX if kind == "stall" else _DOWN_SECONDS_MAX)
     return Fault(rng.randint(1, steps), rng.uniform(0, 0.03), target, kind, down_seconds)

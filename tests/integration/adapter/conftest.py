@@ -1,6 +1,7 @@
 """A deployment whose adapter runs, and a client for each agent."""
 
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,14 @@ class Link(Deployment):
     async def __aexit__(self, *details: object) -> None:
         await self._stack.aclose()
         await super().__aexit__(*details)
+
+    def connect(self, request: bytes = b"") -> socket.socket:
+        """A connection of a test's own, with this already sent on it; the test closes it."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(20)
+        connection.connect(str(self.config.adapter_socket))
+        connection.sendall(request)
+        return connection
 
     def violations(self) -> list[str]:
         """What the invariant's checker says of the store and of what was noted."""

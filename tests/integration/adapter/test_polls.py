@@ -19,12 +19,6 @@ POLL = "/link/v1/poll"
 CONNECTED = "03"
 
 
-def open_socket(link):
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(str(link.config.adapter_socket))
-    return connection
-
-
 def connections(link):
     """Connections that the adapter has accepted and not closed: the kernel shows them under its socket's path."""
     rows = (line.split() for line in Path("/proc/net/unix").read_text(encoding="utf-8").splitlines())
@@ -87,6 +81,7 @@ async def test_polls_that_end_while_messages_come_lose_none(link):
 
     async def send():
         for number in range(total):
+            await asyncio.sleep(rng.random() * 0.006)  # so that polls end empty, and while a send is on its way
             await pm.send("@qa", payload={"n": number})
 
     await asyncio.wait_for(asyncio.gather(receive(), send()), 60)
@@ -109,8 +104,7 @@ async def test_a_hundred_ghost_polls_spend_nothing(link, ending):
     await pm.send("@qa", payload={"text": "still here"})
     request = qa.request_bytes("POST", POLL, {"wait": 0, "max": 10})
     for _ in range(100):
-        ghost = open_socket(link)
-        ghost.sendall(request)
+        ghost = link.connect(request)
         if ending == "half-close":
             ghost.shutdown(socket.SHUT_WR)
         ghost.close()
@@ -150,8 +144,7 @@ def park(link, request, ending):
         arguments = [sys.executable, "-c", program, str(link.config.adapter_socket), request.hex()]
         process = subprocess.Popen(arguments)  # noqa: S603 - our own program
         return lambda: (process.kill(), process.wait())
-    ghost = open_socket(link)
-    ghost.sendall(request)
+    ghost = link.connect(request)
     return ghost.close if ending == "close" else lambda: (ghost.shutdown(socket.SHUT_WR), ghost.recv(1), ghost.close())
 
 
@@ -159,9 +152,7 @@ async def test_a_poll_whose_answer_was_lost_is_named_by_the_next(link):
     """The answer reached the socket and no reader: only the receiver can know, and it gets the message at once."""
     pm, qa = await link.client("pm"), await link.client("qa")
     await pm.send("@qa")
-    ghost = open_socket(link)
-    ghost.sendall(qa.request_bytes("POST", POLL, {"wait": 0, "max": 10, "poll": "abcdef01"}))
-    ghost.settimeout(10)
+    ghost = link.connect(qa.request_bytes("POST", POLL, {"wait": 0, "max": 10, "poll": "abcdef01"}))
     await asyncio.to_thread(ghost.recv, 10)
     ghost.close()
     answer = await qa.call("POST", POLL, {"wait": 0, "poll": "abcdef02", "lost": ["abcdef01"]})

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 import resource
 import signal
 import sqlite3
@@ -25,15 +26,15 @@ def wal(link):
 
 @contextlib.contextmanager
 def full_disk(link):
-    """No file of the adapter may grow past where its log stands: each commit fails as on a full disk."""
-    size = wal(link).stat().st_size if wal(link).exists() else 0
-    pid, endless = link.adapter.pid, resource.RLIM_INFINITY
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, endless))
+    """No file takes a byte of the adapter's, the write-ahead log included: each commit fails as on a full disk."""
+    pid = link.adapter.pid
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[1]))
     try:
         yield
     finally:
         if link.adapter.returncode is None:
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (endless, endless))
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
 
 
 async def became(link, status):
@@ -74,19 +75,32 @@ async def test_a_full_disk_refuses_sends_and_heals_by_itself(link):
 
 
 async def test_a_parked_poll_survives_a_full_disk(link):
-    """It is answered, asks again, and gets what comes later."""
+    """It is answered empty, asks again, and gets what comes later."""
     pm, qa = await link.client("pm"), await link.client("qa")
-    await pm.send("@pm")
-    polling = asyncio.create_task(qa.poll(wait=60))
-    with full_disk(link):
-        await pm.call("POST", "/link/v1/messages", {"envelopes": [pm.envelope("@pm")]})
-        await became(link, 503)
-        with contextlib.suppress(AssertionError):  # 503, where it had not been parked yet
-            assert await asyncio.wait_for(polling, 10) == []
+    with closing(link.connect(qa.request_bytes("POST", "/link/v1/poll", {"wait": 60}))) as parked:
+        for _ in range(3):  # each is committed after what had come before it, the poll among them
+            await pm.send("@pm")
+        with full_disk(link):
+            await pm.call("POST", "/link/v1/messages", {"envelopes": [pm.envelope("@pm")]})
+            answer = await asyncio.to_thread(parked.recv, 65_536)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert answer.endswith(b'{"messages":[]}')
+            await became(link, 503)
     await became(link, 200)
     polling = asyncio.create_task(qa.poll(wait=60))
     await pm.send("@qa")
     assert len(await asyncio.wait_for(polling, 10)) == 1
+
+
+async def test_leases_lapse_after_a_restart_though_nobody_asks(start):
+    """The first deadline after a start is kept without any request to remind of it."""
+    link = await start(lease_seconds=0.2)
+    pm, qa = await link.client("pm"), await link.client("qa")
+    await pm.send("@qa")
+    assert len(await qa.poll()) == 1
+    link.kill9_adapter()
+    await link.start_adapter()
+    await until(lambda: read_store(link.config.adapter_store).census()["queued"] == 1, "the lease lapsed")
 
 
 async def test_a_store_locked_by_another_process_is_trouble_that_passes(link):
@@ -158,6 +172,22 @@ async def noted_send(link, client, number):
     except (aiohttp.ClientError, AssertionError):
         return  # its outcome is unknown
     link.history.sent(client.agent, envelope, outcome["code"], outcome.get("answer", {}))
+
+
+async def test_senders_that_vanish_leave_no_transaction_open(link):
+    """Three hundred requests, each cut off within twenty milliseconds; then a plain send is quick (BUGLOG B30)."""
+    pm, rng = await link.client("pm"), random.Random(3)
+
+    async def vanish(number):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(rng.random() * 0.02):
+                await noted_send(link, pm, number)
+
+    await asyncio.gather(*(vanish(number) for number in range(300)))
+    started = time.monotonic()
+    assert (await pm.send("@qa"))["code"] == 201
+    assert time.monotonic() - started < 2
+    assert link.violations() == []
 
 
 async def test_a_second_signal_ends_at_once(link):

@@ -3,14 +3,10 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable
-from typing import Any
 
 import aiohttp
-import pytest
 
-from sidecar.store.processed import MessageKey, recall
-from sidecar.store.store import Store, open_store
+from sidecar.store.store import open_store
 from tests.integration.sidecar.harness import Client, Deployment, key, until, until_health
 
 
@@ -106,146 +102,6 @@ async def test_fresh_and_processed_messages_of_one_hand_over(deployment: Deploym
         await until(lambda: fake.acks[-1] == {"delivery_ids": ["d1"]})
 
 
-async def test_acks_wait_for_the_adapter(deployment: Deployment) -> None:
-    """With the adapter away an ack is kept, over a restart too, and told when it is back."""
-    fake = deployment.fake
-    async with deployment.sidecar("qa") as client:
-        async with deployment.adapter():
-            await until_health(client, adapter_reachable=True)
-            for number in (1, 2):
-                fake.deliver("qa", "product", number, key(number))
-            await client.poll()
-        assert await client.ack("d0", d0=[1]) == (200, {"acked": [], "deferred": ["d0"]})
-        await until_health(client, deferred_acks=1, breaker="open")
-        assert (await client.ack("d1"))[1]["deferred"] == ["d1"]
-    async with deployment.sidecar("qa") as client:
-        await until_health(client, deferred_acks=2, breaker="open")
-        async with deployment.adapter():
-            await until_health(client, deferred_acks=0)
-        assert fake.acks == [{"delivery_ids": ["d0", "d1"], "results": {"d0": [1]}}]
-
-
-async def test_a_deferred_ack_whose_lease_is_over_is_absorbed_later(deployment: Deployment) -> None:
-    """Told too late it is dropped; the message comes again, and the memory of it answers."""
-    fake = deployment.fake
-    async with deployment.sidecar("qa") as client:
-        async with deployment.adapter():
-            await until_health(client, adapter_reachable=True)
-            fake.deliver("qa", "product", 1, key(1))
-            await client.poll()
-        await client.ack("d0")
-        fake.lapse("d0")
-        async with deployment.adapter():
-            await until_health(client, deferred_acks=0, breaker="closed")
-            assert (await client.poll(wait=0.1))[1]["messages"] == []
-            assert fake.acks[-1] == {"delivery_ids": ["d1"]}
-
-
-async def test_an_unknown_deferred_ack_does_not_hold_up_others(deployment: Deployment) -> None:
-    """One that the adapter knows no more is dropped; its neighbours are told."""
-    fake = deployment.fake
-    async with deployment.sidecar("qa") as client:
-        async with deployment.adapter():
-            await until_health(client, adapter_reachable=True)
-            for number in (1, 2):
-                fake.deliver("qa", "product", number, key(number))
-            await client.poll()
-        assert (await client.ack("d1", "d0"))[1]["deferred"] == ["d1", "d0"]
-        del fake.leased["d1"]
-        async with deployment.adapter():
-            await until_health(client, deferred_acks=0)
-        assert {"delivery_ids": ["d0"]} in fake.acks
-
-
-async def test_only_what_this_process_handed_out_is_deferred(deployment: Deployment) -> None:
-    """After the sidecar was killed it cannot tell which message a hand-over was, so with the adapter away it promises
-    nothing: 503, the ack is repeated, and whatever lapsed meanwhile may rightly come again."""
-    fake = deployment.fake
-    async with deployment.adapter(), deployment.sidecar("qa") as client:
-        fake.deliver("qa", "product", 1, key(1))
-        await client.poll()
-    async with deployment.sidecar("qa") as client:
-        async with deployment.adapter():
-            await until_health(client, adapter_reachable=True)
-            fake.deliver("qa", "product", 2, key(2))
-            await client.poll()
-        for _ in range(2):
-            status, problem = await client.ack("d0", "d1")
-            assert (status, problem["type"], problem["retryable"]) == (503, "adapter-unreachable", True)
-            await until_health(client, deferred_acks=1, breaker="open")
-        async with deployment.adapter():
-            await until_health(client, deferred_acks=0)
-            assert await client.ack("d0", "d1") == (200, {"acked": ["d0", "d1"], "deferred": []})
-        assert fake.acks[0] == {"delivery_ids": ["d1"]}
-
-
-async def test_with_the_adapter_away_only_the_newest_hand_over_is_deferred(deployment: Deployment) -> None:
-    """A message that lapsed and came again has one hand-over that counts: 409 for the first, a 2xx for the second."""
-    fake = deployment.fake
-    async with deployment.sidecar("qa") as client:
-        async with deployment.adapter():
-            await until_health(client, adapter_reachable=True)
-            fake.deliver("qa", "product", 1, key(1))
-            fake.deliver("qa", "product", 2, key(2))
-            await client.poll()
-            fake.lapse("d0")
-            await client.poll()
-        status, problem = await client.ack("d0", "d1")
-        assert (status, problem["type"]) == (409, "stale-lease")
-        assert (problem["stale"], problem["acked"], problem["deferred"]) == (["d0"], [], ["d1"])
-        assert await client.ack("d2") == (200, {"acked": [], "deferred": ["d2"]})
-        async with deployment.adapter():
-            await until_health(client, deferred_acks=0)
-        assert fake.acks == [{"delivery_ids": ["d1", "d2"]}]
-
-
-async def test_an_ack_that_is_being_saved_is_not_overtaken_by_a_poll(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A poll that looked for processed messages just before the ack was saved does not hand the message out again."""
-    fake = deployment.fake
-    looked, go_on = asyncio.Event(), asyncio.Event()
-
-    async def look_and_wait(store: Store, keys: Iterable[MessageKey]) -> dict[MessageKey, bytes | None]:
-        found = await recall(store, keys)
-        looked.set()
-        await go_on.wait()
-        return found
-
-    async def save_and_wait(store: Store, unit: Any) -> Any:
-        go_on.set()
-        return await commit(store, unit)
-
-    async with deployment.adapter(), deployment.sidecar("qa") as client:
-        fake.deliver("qa", "product", 1, key(1))
-        await client.poll()
-        fake.lapse("d0")
-        monkeypatch.setattr("sidecar.receiver.recall", look_and_wait)
-        poll = asyncio.ensure_future(client.poll(wait=0.2))
-        await looked.wait()
-        commit = Store.commit
-        monkeypatch.setattr(Store, "commit", lambda store, unit: asyncio.ensure_future(save_and_wait(store, unit)))
-        assert (await client.ack("d0"))[0] == 409
-        assert (await poll)[1]["messages"] == []
-        assert {"delivery_ids": ["d1"]} in fake.acks
-
-
-async def test_refusals_of_leases_pass_on(deployment: Deployment) -> None:
-    """409 names the stale ones, 404 the unknown, for ack, nack alike; extensions pass through."""
-    fake = deployment.fake
-    async with deployment.adapter(), deployment.sidecar("qa") as client:
-        fake.deliver("qa", "product", 1, key(1))
-        await client.poll()
-        extend = {"delivery_ids": ["d0"], "seconds": 60}
-        assert (await client.call("POST", "/v1/messages/extend", extend))[1]["leases"][0]["delivery_id"] == "d0"
-        nack = {"delivery_id": "d0", "mode": "fail", "reason": "no"}
-        assert (await client.call("POST", "/v1/messages/nack", nack))[1] == {"delivery_id": "d0", "status": "queued"}
-        status, problem = await client.ack("d0")
-        assert (status, problem["type"], problem["stale"]) == (409, "stale-lease", ["d0"])
-        assert (await client.ack("d99"))[1]["type"] == "unknown-delivery"
-        assert (await client.call("POST", "/v1/messages/nack", {"delivery_id": "d99"}))[0] == 404
-
-
 async def test_nack_and_extend_need_the_adapter(deployment: Deployment) -> None:
     """503 `adapter-unreachable`; the lease lapses by itself."""
     async with deployment.sidecar("qa") as client:
@@ -316,18 +172,6 @@ async def test_results_are_bounded_and_belong_to_a_delivery(deployment: Deployme
         assert deployment.fake.acks == []
     async with open_store(deployment.config.sidecar_state("qa") / "sidecar.db") as store:
         assert await store.read(lambda db: db.execute("SELECT count(*) FROM processed").fetchone()) == (0,)
-
-
-async def test_the_processed_key_is_durable_before_the_adapter_hears(deployment: Deployment) -> None:
-    """An ack whose forwarding fails still stands: the redelivery is absorbed."""
-    fake = deployment.fake
-    async with deployment.adapter(), deployment.sidecar("qa") as client:
-        fake.deliver("qa", "product", 1, key(1))
-        await client.poll()
-        fake.lapse("d0")
-        assert (await client.ack("d0"))[0] == 409
-        assert (await client.poll(wait=0.1))[1]["messages"] == []
-        assert fake.acks[-1] == {"delivery_ids": ["d1"]}
 
 
 async def test_views_pass_through(deployment: Deployment) -> None:
