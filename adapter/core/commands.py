@@ -8,7 +8,7 @@ from adapter.core.delivery import Delivery
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """An envelope that passed every check that needs no store. Times in steady microseconds."""
+    """An envelope that passed every check that needs no store. `expires_at_us` is wall time, as the sender wrote it."""
 
     envelope: dict[str, Any]
     sender: str

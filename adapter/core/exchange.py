@@ -145,7 +145,7 @@ class Exchange:
         verdicts = [self._verdict(recipient, send) for recipient in send.recipients]
         stored = self._store(send, envelope, store, now)
         deliveries = [
-            self._deliver(send, stored.message_id, recipient, verdict)
+            self._deliver(send, stored.message_id, recipient, verdict, now)
             for recipient, verdict in zip(send.recipients, verdicts, strict=True)
         ]
         return _Place(stored, deliveries, duplicate=False)
@@ -201,8 +201,9 @@ class Exchange:
             raise Problem("queue-full", detail, field="/to", retry_after=_RETRY_AFTER_FULL_SECONDS)
         return verdict
 
-    def _deliver(self, send: Send, message_id: int, recipient: str, verdict: Verdict) -> Delivery:
-        delivery = Delivery(message_id, recipient, send.order_key, send.critical, send.expires_at_us)
+    def _deliver(self, send: Send, message_id: int, recipient: str, verdict: Verdict, now: Now) -> Delivery:
+        expires_at_us = None if send.expires_at_us is None else send.expires_at_us + now.steady_us - now.wall_us
+        delivery = Delivery(message_id, recipient, send.order_key, send.critical, expires_at_us)
         if recipient == ADAPTER:
             delivery.state = State.ACKED  # its own copy: it has read it by storing it
         elif verdict is Verdict.DEAD_ON_ARRIVAL:

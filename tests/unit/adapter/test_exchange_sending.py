@@ -5,8 +5,10 @@ import json
 import pytest
 
 from adapter.core.commands import SendBatch, Sent
+from adapter.core.policy import Now
 from shared.problems import Problem
-from tests.support.factories import AGENTS, claim, new_key, policy, send
+from tests.support.engines import ask
+from tests.support.factories import AGENTS, claim, new_key, now, policy, send
 
 
 def stored(bench, channel, sequence):
@@ -135,6 +137,16 @@ def test_a_message_that_expires_while_it_waits_is_dead(bench):
     bench.seconds = 10
     assert bench.poll() == []
     assert (bench.row(1).state.word, bench.row(1).reason) == ("dead", "expired")
+
+
+def test_a_step_of_the_wall_clock_does_not_expire_what_waits(bench):
+    """Expiry is told in wall time and kept in steady time: with the wall an hour back, ten seconds are ten."""
+    wall, steady = now(-3600).wall_us, now().steady_us
+    ten = 10_000_000
+    ask(bench.exchange, bench.engine, Now(wall, steady), *(send(to="@qa", expires_at_us=wall + ten) for _ in range(2)))
+    (in_time,) = ask(bench.exchange, bench.engine, Now(wall, steady + ten - 1), claim("qa", 1))
+    (too_late,) = ask(bench.exchange, bench.engine, Now(wall, steady + ten), claim("qa", 1))
+    assert (len(in_time), len(too_late)) == (1, 0)
 
 
 def test_a_full_queue_evicts_its_oldest_normal_message(make_bench):
