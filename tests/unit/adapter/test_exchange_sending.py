@@ -143,7 +143,12 @@ def test_a_step_of_the_wall_clock_does_not_expire_what_waits(bench):
     """Expiry is told in wall time and kept in steady time: with the wall an hour back, ten seconds are ten."""
     wall, steady = now(-3600).wall_us, now().steady_us
     ten = 10_000_000
-    ask(bench.exchange, bench.engine, Now(wall, steady), *(send(to="@qa", expires_at_us=wall + ten) for _ in range(2)))
+    ask(
+        bench.exchange,
+        bench.engine,
+        Now(wall, steady),
+        *(send(to="@qa", task_id=str(n), expires_at_us=wall + ten) for n in range(2)),
+    )
     (in_time,) = ask(bench.exchange, bench.engine, Now(wall, steady + ten - 1), claim("qa", 1))
     (too_late,) = ask(bench.exchange, bench.engine, Now(wall, steady + ten), claim("qa", 1))
     assert (len(in_time), len(too_late)) == (1, 0)
