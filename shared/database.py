@@ -10,6 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Final, TypeVar
@@ -36,10 +37,30 @@ _LOCK_RETRY_SECONDS: Final = 0.05
 T = TypeVar("T")
 
 _PAGE_BYTES: Final = 8192  # three rows of the mean 2 KB share a page; at 4,096 each row takes a page of its own
-_CHECKPOINT_PAGES: Final = 4_000  # 32 MB: rare enough that its stall leaves the 99th percentile alone
+_FRAME_BYTES: Final = _PAGE_BYTES + 24  # a page in the log has a header (https://sqlite.org/fileformat2.html, 4.1)
+_FRAMES_SPARE: Final = 64  # a commit may pass the mark by its own pages before the checkpoint starts
 _WAL_BYTES_MAX: Final = 64 * 1024 * 1024
 _BUSY_MS: Final = 5_000
-_CACHE_KIB: Final = 16 * 1024
+_ZEROS: Final = bytes(1024 * 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What a store is given of memory and disk.
+
+    The log is written ahead to `wal_bytes` once and then overwritten in place: to sync an overwrite costs a third of
+    syncing an append, which also has to record the file's new size. When it is full, a checkpoint empties it.
+    """
+
+    wal_bytes: int
+    cache_bytes: int
+
+
+BUSY_STORE: Final = Tuning(wal_bytes=32 * 1024 * 1024, cache_bytes=16 * 1024 * 1024)
+"""For the adapter: checkpoints so rare that their stall leaves the 99th percentile alone."""
+
+QUIET_STORE: Final = Tuning(wal_bytes=2 * 1024 * 1024, cache_bytes=2 * 1024 * 1024)
+"""For a sidecar, of which there are as many as agents, and whose store is idle while the adapter is there."""
 
 
 class Database(aiosqlite.Connection):
@@ -51,11 +72,11 @@ class Database(aiosqlite.Connection):
         return result
 
 
-async def open_database(path: Path, schema: str) -> Database:
+async def open_database(path: Path, schema: str, tuning: Tuning = QUIET_STORE) -> Database:
     """An open database at `path` with `schema` applied. The file is private from birth."""
 
     def connect() -> sqlite3.Connection:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        _create(path)
         connection: sqlite3.Connection = _sqlite.connect(
             os.fspath(path), isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000
         )
@@ -63,14 +84,15 @@ async def open_database(path: Path, schema: str) -> Database:
             f"page_size={_PAGE_BYTES}",
             "journal_mode=WAL",
             "synchronous=FULL",
-            f"wal_autocheckpoint={_CHECKPOINT_PAGES}",
+            f"wal_autocheckpoint={tuning.wal_bytes // _FRAME_BYTES - _FRAMES_SPARE}",
             f"journal_size_limit={_WAL_BYTES_MAX}",
-            f"cache_size=-{_CACHE_KIB}",
+            f"cache_size=-{tuning.cache_bytes // 1024}",
             "temp_store=MEMORY",
             "mmap_size=0",
         ):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         connection.executescript(schema)
+        _write_log_ahead(path.with_name(path.name + "-wal"), tuning.wal_bytes)
         return connection
 
     database = Database(connect, iter_chunk_size=64)
@@ -81,6 +103,32 @@ async def open_database(path: Path, schema: str) -> Database:
         await asyncio.to_thread(database._thread.join)
         raise
     return database
+
+
+def _create(path: Path) -> None:
+    """Make the file, private, where there is none.
+
+    One that exists is not even opened: closing any descriptor of it would drop the locks that another connection of
+    this process holds on it (fcntl(2), "Record locks").
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if path.is_symlink():
+            raise ConfigurationFault(f"{path} is a symbolic link; a store must be a file of its own") from None
+
+
+def _write_log_ahead(log: Path, size: int) -> None:
+    """Lengthen the log with zeros, which SQLite takes for its end. A full disk is no reason not to start."""
+    with log.open("ab") as file:
+        before = file.tell()
+        try:
+            for start in range(before, size, len(_ZEROS)):
+                file.write(_ZEROS[: size - start])
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(before)
 
 
 class transaction:  # noqa: N801 - a context manager, used like a function

@@ -73,12 +73,12 @@ class Acknowledger:
         return bool(waiting)
 
     async def _acknowledge(self, results: Mapping[str, bytes | None], keys: Mapping[str, MessageKey]) -> dict[str, Any]:
-        fresh = await self._remember({key: results[delivery_id] for delivery_id, key in keys.items()})
+        await self._remember({key: results[delivery_id] for delivery_id, key in keys.items()})
         answer = await self._link.call("POST", ACK_PATH, encode(ack_body(results)))
         if answer.verdict in LINK_FAILURES:
             return await self._defer(results, keys)
         acked = (answer.document or {}).get("acked", ())
-        refused = [key for delivery_id, key in keys.items() if delivery_id not in acked and key in fresh]
+        refused = [key for delivery_id, key in keys.items() if delivery_id not in acked]
         if refused:
             await self._store.commit(forget(refused))
         return {"acked": answer.expect()["acked"], "deferred": []}
@@ -120,15 +120,15 @@ class Acknowledger:
         """Pass an extension on."""
         return (await self._link.call("POST", EXTEND_PATH, encode(body))).expect()
 
-    async def _remember(self, results: Mapping[MessageKey, bytes | None]) -> set[MessageKey]:
-        """Commit messages as processed; those that were not yet."""
+    async def _remember(self, results: Mapping[MessageKey, bytes | None]) -> None:
+        """Commit messages as processed."""
         if not results:
-            return set()
+            return
         saving = self._store.commit(remember(results, self._clock.wall_us()))
         save_seen = self._seen.take_unsaved()
         if save_seen is not None:  # submitted in the same turn, so both share one transaction
             self._store.commit(save_seen).add_done_callback(asyncio.Future.exception)
-        return await saving
+        await saving
 
 
 def _encoded_results(request: AckRequest) -> dict[str, bytes | None]:

@@ -22,7 +22,7 @@ from adapter.store.names import Names
 from adapter.store.queries import SCHEMA, SQL
 from adapter.store.transaction import SqliteTransaction, load_snapshot
 from shared.clock import Clock
-from shared.database import Database, SqliteError, open_database, transaction
+from shared.database import BUSY_STORE, Database, SqliteError, open_database, transaction
 from shared.names import ADAPTER
 from shared.problems import Problem
 
@@ -84,9 +84,9 @@ class Store:
 
     async def open(self) -> None:
         """Open, bring the live deliveries into memory, and prove that writing works; raises what SQLite raises."""
-        self._writer = await open_database(self._path, SCHEMA)
+        self._writer = await open_database(self._path, SCHEMA, BUSY_STORE)
         self._exchange, self._names = await self._writer.run(self._load)
-        self._reader = await open_database(self._path, "PRAGMA query_only=ON")
+        self._reader = await open_database(self._path, "PRAGMA query_only=ON", BUSY_STORE)
         self.fault = None
         self.on_open()
 

@@ -29,15 +29,11 @@ class MessageKey(NamedTuple):
     idempotency_key: str
 
 
-def remember(results: Mapping[MessageKey, bytes | None], now_us: int) -> Unit[set[MessageKey]]:
-    """A unit that records messages as processed, each with its encoded result. The first record stays.
+def remember(results: Mapping[MessageKey, bytes | None], now_us: int) -> Unit[None]:
+    """A unit that records messages as processed, each with its encoded result. The first record stays."""
 
-    It gives those that were not recorded yet.
-    """
-
-    def unit(connection: sqlite3.Connection) -> set[MessageKey]:
-        rows = {key: (*key, result, now_us) for key, result in results.items()}
-        return {key for key, row in rows.items() if connection.execute(_REMEMBER, row).rowcount == 1}
+    def unit(connection: sqlite3.Connection) -> None:
+        connection.executemany(_REMEMBER, [(*key, result, now_us) for key, result in results.items()])
 
     return unit
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sqlite3
 import stat
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from shared.config import ConfigurationFault
-from shared.database import SQLITE_VERSION, Database, SqliteError, StoreLock, open_database, transaction
+from shared.database import QUIET_STORE, SQLITE_VERSION, Database, SqliteError, StoreLock, open_database, transaction
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS item (n INTEGER PRIMARY KEY) STRICT;
@@ -83,7 +84,7 @@ async def test_the_files_are_private_from_birth(tmp_path: Path) -> None:
 async def test_a_link_in_the_place_of_the_store_is_refused(tmp_path: Path) -> None:
     """A symbolic link is not followed: the store cannot be made to appear elsewhere."""
     (tmp_path / "store.db").symlink_to(tmp_path / "elsewhere.db")
-    with pytest.raises(OSError, match="symbolic"):
+    with pytest.raises(ConfigurationFault, match="symbolic"):
         await open_database(tmp_path / "store.db", SCHEMA)
     assert not (tmp_path / "elsewhere.db").exists()
 
@@ -230,3 +231,33 @@ def test_a_released_lock_can_be_taken_again(tmp_path: Path) -> None:
     StoreLock(tmp_path / "store").release()
     assert stat.S_IMODE((tmp_path / "store").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "store" / "lock").stat().st_mode) == 0o600
+
+
+async def test_the_log_is_written_ahead_and_kept(tmp_path: Path) -> None:
+    """It has its length from the start, keeps it while it is used, and what was committed is read after a crash."""
+    log = tmp_path / "store.db-wal"
+    schema = "CREATE TABLE IF NOT EXISTS t (n INTEGER, body TEXT)"
+    opened = await open_database(tmp_path / "store.db", schema, QUIET_STORE)
+    assert log.stat().st_size >= QUIET_STORE.wal_bytes
+    for n in range(600):
+        await opened.run(lambda connection, n=n: connection.execute("INSERT INTO t VALUES (?, ?)", (n, "x" * 9_000)))
+    assert QUIET_STORE.wal_bytes <= log.stat().st_size < QUIET_STORE.wal_bytes * 2
+    for name in ("store.db", "store.db-wal"):
+        shutil.copy(tmp_path / name, tmp_path / f"copy-{name}")
+    await opened.close()
+    copy = await open_database(tmp_path / "copy-store.db", schema, QUIET_STORE)
+    assert await copy.run(lambda connection: connection.execute("SELECT count(*) FROM t").fetchone()) == (600,)
+    await copy.close()
+
+
+async def test_a_second_opening_keeps_the_first_ones_locks(tmp_path: Path) -> None:
+    """Another process cannot take the file out of WAL mode, which only the locks of open connections prevent."""
+    store = tmp_path / "store.db"
+    first, second = await open_database(store, SCHEMA), await open_database(store, SCHEMA)
+    probe = "import sqlite3,sys; sqlite3.connect(sys.argv[1], timeout=0).execute('PRAGMA journal_mode=DELETE')"
+    other = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", probe, str(store)], capture_output=True, text=True, check=False
+    )
+    await second.close()
+    await first.close()
+    assert "database is locked" in other.stderr

@@ -123,6 +123,32 @@ async def test_a_refused_ack_changes_nothing(deployment: Deployment) -> None:
             assert (await client.poll(wait=0.1))[1]["messages"] == []
 
 
+async def test_a_refused_ack_takes_back_one_whose_answer_was_lost(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent hung up before the first answer, the lease ended, and its second ack is refused: the message comes."""
+    fake = deployment.fake
+    asked = asyncio.Event()
+    call = Link.call
+
+    async def hang(_: Link, method: str, target: str, body: bytes) -> LinkAnswer:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError((method, target, body))
+
+    async with deployment.adapter(), deployment.sidecar("qa") as client:
+        fake.deliver("qa", "product", 1, key(1))
+        await client.poll()
+        monkeypatch.setattr(Link, "call", hang)
+        first = asyncio.ensure_future(client.ack("d0"))
+        await asked.wait()
+        first.cancel()
+        monkeypatch.setattr(Link, "call", call)
+        fake.lapse("d0")
+        assert (await client.ack("d0"))[0] == 409
+        assert [each["delivery_id"] for each in (await client.poll())[1]["messages"]] == ["d1"]
+
+
 @pytest.mark.parametrize(("believed", "status", "handed"), [(True, 409, ["d1"]), (False, 200, [])])
 async def test_a_poll_waits_for_an_ack_that_is_under_way(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, believed: bool, status: int, handed: list[str]
