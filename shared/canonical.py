@@ -23,12 +23,10 @@ def canonical(value: Any) -> bytes:
 def _is_plain(value: Any) -> bool:
     """Whether sorting by bytes and printing integers is all that canonicalisation would do."""
     kind = type(value)
-    if kind is str or kind is bool or value is None:
-        return True
+    if kind is dict:
+        return all(key.isascii() and (type(item) is str or _is_plain(item)) for key, item in value.items())
+    if kind is list:
+        return all(type(item) is str or _is_plain(item) for item in value)
     if kind is int:
         return bool(-INTEGER_MAX <= value <= INTEGER_MAX)
-    if kind is dict:
-        return all(key.isascii() and _is_plain(item) for key, item in value.items())
-    if kind is list:
-        return all(map(_is_plain, value))
-    return False
+    return kind is str or kind is bool or value is None

@@ -114,8 +114,8 @@ def _create(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        if path.is_symlink():
-            raise ConfigurationFault(f"{path} is a symbolic link; a store must be a file of its own") from None
+        if path.is_symlink() or not path.is_file():
+            raise ConfigurationFault(f"{path} is a symbolic link or a directory; a store is a plain file") from None
 
 
 def _write_log_ahead(log: Path, size: int) -> None:

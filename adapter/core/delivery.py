@@ -61,7 +61,7 @@ class Delivery:
 
     `handovers` counts leases, `failures` those that were lost or failed; only failures spend the budget. `solo` asks
     for a hand-over of its own, after one that ended in silence. `before` and `after` are its neighbours in the line
-    of its order key; `batch` is the number of the hand-over that leased it.
+    of its order key; `batch` is the number of the hand-over that leased it, and `stored` tells that it has a row.
     """
 
     message_id: int
@@ -82,6 +82,7 @@ class Delivery:
     before: Optional["Delivery"] = field(default=None, repr=False)
     after: Optional["Delivery"] = field(default=None, repr=False)
     batch: int = 0
+    stored: bool = False
 
     def move(self, event: Event) -> None:
         """Take the transition of `event`; an illegal one raises `ValueError` and changes nothing."""

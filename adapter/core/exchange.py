@@ -67,6 +67,12 @@ def held_back() -> Problem:
     return Problem("held-back", "An earlier message of this request was not taken; send both again, in order.")
 
 
+def _sends(command: Command) -> tuple[Send, ...]:
+    if isinstance(command, SendBatch):
+        return command.sends
+    return (command,) if isinstance(command, Send) else ()
+
+
 class Exchange:
     """Mailboxes, sequences and parked polls of one deployment."""
 
@@ -110,6 +116,7 @@ class Exchange:
         (ticket, recipient, messages).
         """
         self._begin()
+        store.expect([(send.sender, send.idempotency_key) for command in commands for send in _sends(command)])
         outcomes = [self._apply_one(command, store, now) for command in commands]
         self._serve_parked(store, now)
         if self._changed:

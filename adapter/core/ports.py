@@ -1,6 +1,6 @@
 """What the exchange asks of a store, inside one transaction. Engines are proven by one conformance suite."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from adapter.core.commands import NewMessage, StoredSend
@@ -9,6 +9,9 @@ from adapter.core.delivery import Delivery
 
 class StoreTransaction(Protocol):
     """Reads see everything this transaction has added. Nothing is visible outside before the commit."""
+
+    def expect(self, keys: Sequence[tuple[str, bytes]]) -> None:
+        """Before the sends of a group are decided: by which senders and keys `find_send` will be asked."""
 
     def find_send(self, sender: str, idempotency_key: bytes) -> StoredSend | None:
         """The send that used this key, if it is remembered."""

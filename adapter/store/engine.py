@@ -133,7 +133,7 @@ class Store:
     def _load(self, connection: sqlite3.Connection) -> tuple[Exchange, Names]:
         with transaction(connection):
             names = Names.register(connection, (*self._topology.roles, ADAPTER), self._topology.members)
-            connection.execute(SQL["save_counter"], ("opened_at_us", self._clock.wall_us()))
+            connection.execute(SQL["save_opening"], (self._clock.wall_us(),))
         snapshot = load_snapshot(connection, names)
         return Exchange(list(self._topology.roles), snapshot, self._policy, self._now()), names
 

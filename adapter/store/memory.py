@@ -4,7 +4,7 @@ It promises what the SQLite engine promises, durability apart; one conformance s
 """
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from adapter.core.commands import NewMessage, Snapshot, StoredSend
@@ -41,6 +41,9 @@ class MemoryTransaction:
         self._deliveries: dict[int, dict[str, Delivery]] = {}
         self._sequences: dict[str, int] = {}
         self._last_message_id = store.last_message_id
+
+    def expect(self, keys: Sequence[tuple[str, bytes]]) -> None:
+        """See `StoreTransaction`. Everything is at hand."""
 
     def find_send(self, sender: str, idempotency_key: bytes) -> StoredSend | None:
         """See `StoreTransaction`."""

@@ -6,18 +6,19 @@ CREATE TABLE IF NOT EXISTS agents (
     name TEXT NOT NULL UNIQUE
 ) STRICT;
 
--- last_sequence outlives the messages it numbered, so that no number is ever used twice.
+-- last_sequence and last_message_id outlive the messages they numbered, so that no number is ever used twice.
 CREATE TABLE IF NOT EXISTS channels (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
-    last_sequence INTEGER NOT NULL
+    last_sequence INTEGER NOT NULL,
+    last_message_id INTEGER NOT NULL
 ) STRICT;
 
--- One row: the newest message id ever given, for the same reason.
-CREATE TABLE IF NOT EXISTS counters (
-    name TEXT PRIMARY KEY,
-    value INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+-- One row, written at each opening: proof that the store takes writes before anything is promised.
+CREATE TABLE IF NOT EXISTS openings (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    opened_at_us INTEGER NOT NULL
+) STRICT;
 
 CREATE TABLE IF NOT EXISTS messages (
     id INTEGER PRIMARY KEY,

@@ -1,15 +1,15 @@
 """`StoreTransaction` on SQLite: additions gather and are written in few multi-row statements at the end."""
 
 import sqlite3
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
 
 from adapter.core.commands import NewMessage, Snapshot, StoredSend
 from adapter.core.delivery import Delivery, State
 from adapter.store.names import Names
 from adapter.store.queries import SQL
+from adapter.store.rows import Row, read_rows, write_rows
 
-_MESSAGE_COUNTER: Final = "message"
+Key = tuple[str, bytes]
 
 
 class SqliteTransaction:
@@ -19,20 +19,25 @@ class SqliteTransaction:
         self._connection = connection
         self._names = names
         self._added: list[NewMessage] = []
-        self._by_key: dict[tuple[str, bytes], StoredSend] = {}
+        self._by_key: dict[Key, StoredSend | None] = {}
         self._bodies: dict[int, bytes] = {}
         self._places: dict[tuple[str, int], bytes] = {}
 
+    def expect(self, keys: Sequence[Key]) -> None:
+        """See `StoreTransaction`."""
+        ids, names = self._names.agent_ids, self._names
+        self._by_key.update(dict.fromkeys(keys))
+        wanted = [(ids[sender], key) for sender, key in self._by_key]
+        for row in read_rows(self._connection, "find_sends", wanted):
+            sender_id, key, message_id, digest, channel_id, sequence, accepted_at_us = row
+            known = StoredSend(message_id, digest, names.channel_names[channel_id], sequence, accepted_at_us)
+            self._by_key[names.agent_names[sender_id], key] = known
+
     def find_send(self, sender: str, idempotency_key: bytes) -> StoredSend | None:
         """See `StoreTransaction`."""
-        fresh = self._by_key.get((sender, idempotency_key))
-        if fresh is not None:
-            return fresh
-        row = self._connection.execute(SQL["find_send"], (self._names.agent_ids[sender], idempotency_key)).fetchone()
-        if row is None:
-            return None
-        message_id, digest, channel_id, sequence, accepted_at_us = row
-        return StoredSend(message_id, digest, self._names.channel_names[channel_id], sequence, accepted_at_us)
+        if (sender, idempotency_key) not in self._by_key:
+            self.expect([(sender, idempotency_key)])
+        return self._by_key[sender, idempotency_key]
 
     def add_message(self, message: NewMessage) -> None:
         """See `StoreTransaction`."""
@@ -53,8 +58,13 @@ class SqliteTransaction:
         return None if row is None else bytes(row[0])
 
     def envelopes(self, message_ids: list[int]) -> Mapping[int, bytes]:
-        """See `StoreTransaction`."""
-        return {message_id: self._envelope(message_id) for message_id in message_ids}
+        """See `StoreTransaction`. A delivery without its message is a corrupt store."""
+        found = {each: self._bodies[each] for each in message_ids if each in self._bodies}
+        missing = [(each,) for each in message_ids if each not in found]
+        found.update((each, bytes(body)) for each, body in read_rows(self._connection, "envelopes", missing))
+        if len(found) < len(message_ids):
+            raise sqlite3.DatabaseError(f"of messages {message_ids}, which have deliveries, some have no row")
+        return found
 
     def deliveries_of(self, message_id: int) -> list[Delivery]:
         """See `StoreTransaction`."""
@@ -69,44 +79,46 @@ class SqliteTransaction:
 
     def save_deliveries(self, deliveries: Iterable[Delivery]) -> None:
         """See `StoreTransaction`."""
-        agent_ids = self._names.agent_ids
-        self._connection.executemany(
-            SQL["save_delivery"],
-            [
-                (
-                    d.message_id,
-                    agent_ids[d.recipient],
-                    d.state,
-                    d.order_key,
-                    d.critical,
-                    d.handovers,
-                    d.failures,
-                    d.solo,
-                    d.expires_at_us,
-                    d.lease_until_us,
-                    d.not_before_us,
-                    d.token,
-                    d.reason,
-                    d.detail,
-                    d.result,
-                )
-                for d in deliveries
-            ],
-        )
+        new: list[Row] = []
+        known: list[Row] = []
+        for delivery in deliveries:
+            if delivery.stored:
+                known.append(self._changing(delivery))
+            else:
+                constant = (delivery.order_key, delivery.critical, delivery.expires_at_us)
+                new.append(self._changing(delivery) + constant)
+                delivery.stored = True
+        write_rows(self._connection, "insert_deliveries", new)
+        write_rows(self._connection, "update_deliveries", known)
 
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """See `StoreTransaction`."""
-        channel_ids = self._names.channel_ids
-        rows = [(sequence, channel_ids[channel]) for channel, sequence in sequences.items()]
-        self._connection.executemany(SQL["save_sequence"], rows)
-        self._connection.execute(SQL["save_counter"], (_MESSAGE_COUNTER, last_message_id))
+        ids = self._names.channel_ids
+        rows = [(ids[channel], sequence, last_message_id) for channel, sequence in sequences.items()]
+        write_rows(self._connection, "save_sequences", rows)
 
     def flush(self) -> None:
         """Write the messages that were added."""
-        if self._added:
-            self._connection.executemany(SQL["insert_message"], [self._row(m) for m in self._added])
+        write_rows(self._connection, "insert_messages", [self._row(message) for message in self._added])
 
-    def _row(self, message: NewMessage) -> tuple[Any, ...]:
+    def _changing(self, d: Delivery) -> Row:
+        """The key of a delivery's row and what changes in it."""
+        return (
+            d.message_id,
+            self._names.agent_ids[d.recipient],
+            d.state,
+            d.handovers,
+            d.failures,
+            d.solo,
+            d.lease_until_us,
+            d.not_before_us,
+            d.token,
+            d.reason,
+            d.detail,
+            d.result,
+        )
+
+    def _row(self, message: NewMessage) -> Row:
         send = message.send
         return (
             message.message_id,
@@ -122,26 +134,17 @@ class SqliteTransaction:
             message.envelope,
         )
 
-    def _envelope(self, message_id: int) -> bytes:
-        fresh = self._bodies.get(message_id)
-        if fresh is not None:
-            return fresh
-        row = self._connection.execute(SQL["envelope"], (message_id,)).fetchone()
-        if row is None:
-            raise sqlite3.DatabaseError(f"message {message_id} has deliveries and no row")
-        return bytes(row[0])
-
 
 def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
     """What the exchange starts from: counters, sequences, and the live deliveries without their bodies."""
-    counter = connection.execute(SQL["counter"], (_MESSAGE_COUNTER,)).fetchone()
+    last_message_id = connection.execute(SQL["last_message_id"]).fetchone()[0] or 0
     newest = connection.execute(SQL["last_accepted_at"]).fetchone()
     sequences = {name: last for _, name, last in connection.execute(SQL["channels"])}
     live = [_delivery(row, names) for row in connection.execute(SQL["live_deliveries"])]
-    return Snapshot(counter[0] if counter else 0, newest[0] if newest else 0, sequences, live)
+    return Snapshot(last_message_id, newest[0] if newest else 0, sequences, live)
 
 
-def _delivery(row: tuple[Any, ...], names: Names) -> Delivery:
+def _delivery(row: Row, names: Names) -> Delivery:
     return Delivery(
         message_id=row[0],
         recipient=names.agent_names[row[1]],
@@ -158,4 +161,5 @@ def _delivery(row: tuple[Any, ...], names: Names) -> Delivery:
         reason=row[12],
         detail=row[13],
         result=row[14],
+        stored=True,
     )

@@ -128,7 +128,8 @@ def read_store(path: Path) -> StoreView:
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         agents = dict(connection.execute("SELECT id, name FROM agents"))
-        channels = {number: (name, last) for number, name, last in connection.execute("SELECT * FROM channels")}
+        known = connection.execute("SELECT id, name, last_sequence FROM channels")
+        channels = {number: (name, last) for number, name, last in known}
         rows = list(connection.execute("SELECT message_id, recipient_id, state, token, reason FROM deliveries"))
         messages = list(
             connection.execute(
