@@ -3,12 +3,12 @@
 Models here check; the wire form is the checked dictionary itself, so that what arrives is what was written.
 """
 
-import hashlib
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, StringConstraints
 
 from shared.canonical import canonical
+from shared.digests import sha256
 from shared.model import Model
 from shared.names import ADDRESS_PATTERN, NAME_PATTERN
 from shared.times import from_iso
@@ -107,4 +107,4 @@ _NOT_CONTENT: Final = frozenset({"idempotency_key", "signature", "traceparent", 
 
 def content_sha256(envelope: dict[str, Any]) -> bytes:
     """What makes two sends "the same": everything but key, signature and trace, which a retry may renew."""
-    return hashlib.sha256(canonical({k: v for k, v in envelope.items() if k not in _NOT_CONTENT})).digest()
+    return sha256(canonical({k: v for k, v in envelope.items() if k not in _NOT_CONTENT})).digest()

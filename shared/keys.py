@@ -6,9 +6,11 @@ A file holds one key per line, `KEY_ID HEX`, the newest first; older lines still
 import os
 import secrets
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from shared.digests import Hmac
 
 _SECRET_BYTES: Final = 32  # the output size of SHA-256 (RFC 2104, section 3)
 _SUFFIX: Final = ".key"
@@ -24,6 +26,10 @@ class Key:
 
     key_id: str
     secret: bytes
+    mac: Hmac = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mac", Hmac(self.secret))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

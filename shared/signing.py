@@ -8,11 +8,13 @@
 Comparison is in constant time. A missing key is a refusal, never "unsigned, fine".
 """
 
-import hashlib
 import hmac
 from typing import Any, Final
 
+import orjson
+
 from shared.canonical import canonical
+from shared.digests import sha256
 from shared.keys import Key, Keyring
 from shared.limits import SIGNATURE_AGE_SECONDS_MAX
 from shared.problems import Problem
@@ -84,24 +86,20 @@ def verify_answer(key: Key, request_signature: str, status: int, body: bytes, st
 
 
 def _request_bytes(agent: str, signed_at: str, method: str, target: str, body: bytes) -> bytes:
-    return canonical(
-        {
-            "agent": agent,
-            "body_sha256": hashlib.sha256(body).hexdigest(),
-            "method": method,
-            "signed_at": signed_at,
-            "target": target,
-        }
+    """Canonical as it stands: sorted keys and plain strings, in compact form."""
+    digest = sha256(body).hexdigest()
+    return orjson.dumps(
+        {"agent": agent, "body_sha256": digest, "method": method, "signed_at": signed_at, "target": target}
     )
 
 
 def _answer_bytes(request_signature: str, status: int, body: bytes) -> bytes:
-    digest = hashlib.sha256(body).hexdigest()
-    return canonical({"body_sha256": digest, "request": request_signature, "status": status})
+    """Canonical as it stands, like `_request_bytes`."""
+    return orjson.dumps({"body_sha256": sha256(body).hexdigest(), "request": request_signature, "status": status})
 
 
 def _mac(key: Key, message: bytes) -> str:
-    return hmac.digest(key.secret, message, "sha256").hex()
+    return key.mac.hexdigest(message)
 
 
 def _same(stated: str, computed: str) -> bool:

@@ -1,7 +1,6 @@
 """Sends: each envelope of a request is checked apart, all that pass enter one group, and each has its own outcome."""
 
 from typing import Any
-from uuid import UUID
 
 from adapter.broker import Broker
 from adapter.core.commands import RecipientReport, Send, SendBatch, Sent
@@ -77,7 +76,7 @@ class Submit:
         return Send(
             envelope=envelope,
             sender=agent,
-            idempotency_key=UUID(model.idempotency_key).bytes,
+            idempotency_key=bytes.fromhex(model.idempotency_key.replace("-", "")),
             content_sha256=content_sha256(envelope),
             channel=model.to,
             recipients=self._topology.recipients(model.to, agent),

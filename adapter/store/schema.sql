@@ -35,7 +35,8 @@ CREATE TABLE IF NOT EXISTS messages (
 ) STRICT;
 
 CREATE UNIQUE INDEX IF NOT EXISTS messages_by_sequence ON messages (channel_id, sequence);
-CREATE UNIQUE INDEX IF NOT EXISTS messages_by_key ON messages (sender_id, idempotency_key);
+-- The key first: time-ordered keys then fill one leaf after the other, whoever sends.
+CREATE UNIQUE INDEX IF NOT EXISTS messages_by_key ON messages (idempotency_key, sender_id);
 CREATE INDEX IF NOT EXISTS messages_by_task ON messages (task_id) WHERE task_id IS NOT NULL;
 CREATE INDEX IF NOT EXISTS messages_by_parent_task ON messages (parent_task_id) WHERE parent_task_id IS NOT NULL;
 
