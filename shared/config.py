@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from shared.limits import (
-    DEDUP_SECONDS_MIN,
     ENVELOPE_BYTES_MAX,
     LEASE_SECONDS_MAX,
     POLL_WAIT_SECONDS_MAX,
@@ -81,8 +80,6 @@ class Limits(Section):
     retry_base_seconds: Annotated[float, Field(ge=0)] = 1.0
     retry_cap_seconds: Annotated[float, Field(ge=0)] = 60.0
     outbox_max: Annotated[int, Field(ge=1)] = 1_000
-    outbox_age_seconds_max: Annotated[float, Field(gt=0)] = 3_600.0
-    dedup_seconds: Annotated[float, Field(ge=DEDUP_SECONDS_MIN)] = 24 * 3_600.0
     link_timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
     health_poll_seconds: Annotated[float, Field(gt=0)] = 1.0
     breaker_failures: Annotated[int, Field(ge=1)] = 3
@@ -92,11 +89,6 @@ class Limits(Section):
 
     @model_validator(mode="after")
     def _relations(self) -> "Limits":
-        if self.dedup_seconds <= self.outbox_age_seconds_max:
-            raise ValueError(
-                "dedup_seconds must exceed outbox_age_seconds_max: a message that waited in an outbox must still "
-                "be recognised as a duplicate"
-            )
         if self.retry_cap_seconds < self.retry_base_seconds:
             raise ValueError("retry_cap_seconds must not be under retry_base_seconds")
         return self

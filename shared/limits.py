@@ -37,7 +37,4 @@ LEASE_SECONDS_MAX: Final = 3_600.0
 
 SIGNATURE_AGE_SECONDS_MAX: Final = 300.0
 """A signature older (or newer) than this is refused. Messages are signed when they leave the outbox, so the
-age is that of one request; deduplication remembers keys for at least 90 minutes, which is far longer."""
-
-DEDUP_SECONDS_MIN: Final = 90 * 60.0
-"""Keys live at least this long (promise 2)."""
+age is that of one request; keys are remembered as long as their messages, which is far longer."""

@@ -26,7 +26,7 @@ keys = "keys"
 contracts = "contracts"
 
 # Bounds. What is not set here has its default: queue_max = 500 messages per agent, outbox_max = 1000 sends per sidecar,
-# lease_seconds = 30, attempts_max = 3, envelope_bytes_max = 262144, dedup_seconds = 86400.
+# lease_seconds = 30, attempts_max = 3, envelope_bytes_max = 262144.
 [limits]
 
 # One table per agent. Its role, `orchestrator`, `pm` or `execution`, decides which contracts it may send. `port` is

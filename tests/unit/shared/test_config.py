@@ -84,9 +84,7 @@ def test_unknown_keys_name_the_nearest_known(tmp_path: Path, extra: str, key: st
         (MINIMAL + "[limits]\nqueue_max = 0", "limits.queue_max"),
         (MINIMAL + '[limits]\nqueue_max = "many"', "limits.queue_max"),
         (MINIMAL + "[limits]\nlease_seconds = nan", "limits.lease_seconds"),
-        (MINIMAL + "[limits]\ndedup_seconds = inf", "limits.dedup_seconds"),
-        (MINIMAL + "[limits]\ndedup_seconds = 5000", "limits.dedup_seconds"),
-        (MINIMAL + "[limits]\ndedup_seconds = 6000\noutbox_age_seconds_max = 6000", "dedup_seconds must exceed"),
+        (MINIMAL + "[limits]\nlink_timeout_seconds = inf", "limits.link_timeout_seconds"),
         (MINIMAL + "[limits]\nretry_base_seconds = 9\nretry_cap_seconds = 8", "retry_cap_seconds must not be under"),
     ],
 )
