@@ -36,8 +36,9 @@ async def _peer(path: Path, talk: Talk) -> AsyncIterator[tuple[Wire, list[asynci
     finally:
         await wire.close()
         server.close()
-        await server.wait_closed()
-        await asyncio.gather(*filter(None, serving))
+        async with asyncio.timeout(10):  # a connection that the wire left open fails the test
+            await server.wait_closed()
+            await asyncio.gather(*filter(None, serving))
 
 
 async def _request(reader: asyncio.StreamReader) -> bytes:
@@ -153,18 +154,23 @@ async def test_an_answer_that_crossed_the_giving_up_is_not_lost(short_folder: Pa
 
 async def test_cancelling_closes_the_connection(short_folder: Path) -> None:
     """A request that was cancelled leaves no connection behind with a stranger's answer on it."""
-    ended = asyncio.Event()
     asked = asyncio.Event()
+    ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
-    async def talk(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _request(reader)
-        asked.set()
-        await reader.read()
-        ended.set()
+        if asked.is_set():
+            writer.write(_OK)
+        else:
+            asked.set()
+            ended.set_result(await reader.read())
 
-    async with _peer(short_folder / "s", talk) as (wire, _):
+    async with _peer(short_folder / "s", talk) as (wire, connections):
         request = asyncio.ensure_future(_get(wire))
         await asked.wait()
         request.cancel()
-        await asyncio.gather(request, return_exceptions=True)
-        await asyncio.wait_for(ended.wait(), 10)
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        assert await asyncio.wait_for(ended, 10) == b""
+        assert (await _get(wire)).body == b"hi"
+        assert len(connections) == 2
