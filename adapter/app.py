@@ -12,6 +12,7 @@ from adapter.contracts import load_registry
 from adapter.core.routing import Topology
 from adapter.http.auth import LinkAuth
 from adapter.http.browse import Browse
+from adapter.http.dead_letters import DeadLetters
 from adapter.http.health import Health
 from adapter.http.receive import Receive
 from adapter.http.submit import Submit
@@ -45,7 +46,8 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         stack.push_async_callback(store.close)
         submit = Submit(broker, auth, topology, registry, clock, config.limits.envelope_bytes_max)
         receive = Receive(broker, config.limits.poll_wait_seconds_max)
-        table = routes(submit, receive, Browse(store, topology, registry), Health(store))
+        dead_letters = DeadLetters(broker, store, topology, clock)
+        table = routes(submit, receive, Browse(store, topology, registry), dead_letters, Health(store))
         service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)
         runner = await stack.enter_async_context(serving(service.server()))
         stack.push_async_callback(broker.close)
@@ -53,5 +55,5 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         listener = listen_unix(config.adapter_socket)
         stack.callback(remove_unix, config.adapter_socket, config.adapter_socket.lstat().st_ino)
         await web.SockSite(runner, listener, backlog=1024).start()
-        _log.info("ready", extra={"socket": str(config.adapter_socket)})
+        _log.info("ready: at %s", config.adapter_socket)
         yield

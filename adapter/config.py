@@ -20,6 +20,7 @@ def policy_of(limits: Limits) -> Policy:
             int(limits.retry_cap_seconds * MICROSECONDS),
         ),
         queue=QueueLimits(limits.queue_max, limits.queue_critical_reserve),
+        alert_window_us=int(limits.alert_window_seconds * MICROSECONDS),
         jitter=random.SystemRandom().random,
         nonce=lambda: secrets.token_hex(4),
     )

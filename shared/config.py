@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from shared.limits import (
+    BATCH_BYTES_MAX,
     ENVELOPE_BYTES_MAX,
     LEASE_SECONDS_MAX,
     POLL_WAIT_SECONDS_MAX,
@@ -25,6 +26,10 @@ EXIT_CONFIGURATION: Final = 78
 """`EX_CONFIG` of sysexits.h: a restart will not mend it, so systemd must not try."""
 
 _ENV_PREFIX: Final = "MULTICLAW_"
+
+_ENVELOPE_BYTES_LIMIT: Final = BATCH_BYTES_MAX - 64 * 1024
+"""A message travels in a request of the link, with its signature and what wraps it; one that never could would stand
+in an outbox for ever."""
 
 
 class ConfigurationFault(Exception):  # noqa: N818 - "fault" is our word for what an operator mends
@@ -72,13 +77,14 @@ class Paths(Section):
 class Limits(Section):
     """Bounds a deployment may tune. Times are in seconds."""
 
-    envelope_bytes_max: Annotated[int, Field(ge=1024, le=16 * 1024 * 1024)] = ENVELOPE_BYTES_MAX
+    envelope_bytes_max: Annotated[int, Field(ge=1024, le=_ENVELOPE_BYTES_LIMIT)] = ENVELOPE_BYTES_MAX
     queue_max: Annotated[int, Field(ge=1)] = 500
     queue_critical_reserve: Annotated[int, Field(ge=0)] = 100
     lease_seconds: Annotated[float, Field(gt=0, le=LEASE_SECONDS_MAX)] = 30.0
     attempts_max: Annotated[int, Field(ge=1, le=100)] = 3
     retry_base_seconds: Annotated[float, Field(ge=0)] = 1.0
     retry_cap_seconds: Annotated[float, Field(ge=0)] = 60.0
+    alert_window_seconds: Annotated[float, Field(gt=0, le=3_600)] = 10.0
     outbox_max: Annotated[int, Field(ge=1)] = 1_000
     link_timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
     health_poll_seconds: Annotated[float, Field(gt=0)] = 1.0
@@ -91,6 +97,8 @@ class Limits(Section):
     def _relations(self) -> "Limits":
         if self.retry_cap_seconds < self.retry_base_seconds:
             raise ValueError("retry_cap_seconds must not be under retry_base_seconds")
+        if self.breaker_reset_cap_seconds < self.breaker_reset_seconds:
+            raise ValueError("breaker_reset_cap_seconds must not be under breaker_reset_seconds")
         return self
 
 

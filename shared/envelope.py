@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from shared.canonical import canonical
 from shared.digests import sha256
+from shared.limits import IDENTIFIER_CHARS_MAX
 from shared.model import Model
 from shared.names import ADDRESS_PATTERN, NAME_PATTERN
 from shared.times import from_iso
@@ -28,13 +29,15 @@ ContractType = Annotated[
 ]
 Identifier = Annotated[
     str,
-    StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,128}$"),
+    StringConstraints(pattern=rf"^[^\x00-\x1f\x7f]{{1,{IDENTIFIER_CHARS_MAX}}}$"),
     Field(description="1 to 128 printable characters"),
 ]
+KEY_PATTERN: Final = r"^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"
+"""RFC 9562, section 4. `uuid.UUID` takes more: braces, `urn:`, no hyphens, even a line feed."""
+
 IdempotencyKey = Annotated[
     str,
-    # RFC 9562, section 4. `uuid.UUID` takes more: braces, `urn:`, no hyphens, even a line feed.
-    StringConstraints(pattern=r"^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"),
+    StringConstraints(pattern=KEY_PATTERN),
     Field(description="a UUID, unique per sender"),
 ]
 Moment = Annotated[str, AfterValidator(_rfc3339), Field(description="RFC 3339 with an offset")]
@@ -81,17 +84,23 @@ class Content(Model):
     tracestate: Annotated[str, StringConstraints(max_length=512, pattern=r"^[\x20-\x7e]*$")] | None = None
 
 
-class Envelope(Content):
-    """What a sidecar submits: content, identity and signature."""
+class Identified(Content):
+    """Content, and whose it is."""
 
     idempotency_key: IdempotencyKey
     sender: Name
+
+
+class Envelope(Identified):
+    """What a sidecar submits: content, identity and signature."""
+
     signature: Signature
 
 
-class StoredEnvelope(Envelope):
+class StoredEnvelope(Identified):
     """What a receiver gets: the envelope and what the adapter set."""
 
+    signature: Signature | None = Field(default=None, description="none on what the adapter itself sends")
     channel_sequence_id: Sequence
     timestamp_iso8601: Moment
     priority: Annotated[str, StringConstraints(pattern=r"^(critical|normal)$")]

@@ -3,13 +3,17 @@
 from typing import Final
 
 ENVELOPE_BYTES_MAX: Final = 256 * 1024
-"""Largest canonical envelope. Larger work travels as a file with a receipt."""
+"""Largest envelope, its signature apart, as compact JSON: a sidecar and the adapter must measure the same, or what
+was queued is refused later. Larger work travels as a file with a receipt."""
 
 BATCH_MESSAGES_MAX: Final = 100
 """Messages in one batch, on the agents' API and on the link: bounds the work one request can demand."""
 
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """Body of a batch. 100 messages of the mean 2 KB fit 40 times over; a sidecar splits what is larger."""
+
+IDENTIFIER_CHARS_MAX: Final = 128
+"""Names of threads, tasks, files and keys: more than two UUIDs, and no place for content."""
 
 JSON_DEPTH_MAX: Final = 64
 """Nesting of any JSON we accept; parsers elsewhere fail between 100 and 1,000 levels."""

@@ -8,6 +8,7 @@ from shared.api import Delivery
 from shared.limits import BATCH_MESSAGES_MAX, POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
 from shared.model import Model
 
+ROOT: Final = "/link/v1"
 MESSAGES_PATH: Final = "/link/v1/messages"
 POLL_PATH: Final = "/link/v1/poll"
 ACK_PATH: Final = "/link/v1/ack"

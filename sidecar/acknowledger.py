@@ -2,7 +2,8 @@
 
 The order matters. The processed key is committed first, so that a message whose acknowledgement is lost on the way, or
 waits for an adapter that is down, is never given to the agent again. An acknowledgement that is refused (its lease had
-ended) changes nothing: the key is forgotten, since the agent is told that the message comes again.
+ended) changes nothing: the key is forgotten, since the agent is told that the message comes again. Only one that the
+agent has a 2xx for stands, whatever the adapter says of it later.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from shared.limits import RESULT_BYTES_MAX
 from shared.link import ACK_PATH, EXTEND_PATH, NACK_PATH
 from shared.problems import Problem
 from shared.strict_json import encode, pointer
-from sidecar.core.ack_bodies import ack_body
+from sidecar.core.ack_bodies import ack_body, unless_stale
 from sidecar.core.hand_over import Handed
 from sidecar.core.handed_out import HandedOut
 from sidecar.core.link_outcome import LINK_FAILURES, unreachable
@@ -77,11 +78,12 @@ class Acknowledger:
         answer = await self._link.call("POST", ACK_PATH, encode(ack_body(results)))
         if answer.verdict in LINK_FAILURES:
             return await self._defer(results, keys)
-        acked = (answer.document or {}).get("acked", ())
+        document = answer.document or {}
+        acked = {*document.get("acked", ()), *filter(self._handed.promised, results)}
         refused = [key for delivery_id, key in keys.items() if delivery_id not in acked]
         if refused:
             await self._store.commit(forget(refused))
-        return {"acked": answer.expect()["acked"], "deferred": []}
+        return {"acked": unless_stale(answer, results, acked), "deferred": []}
 
     async def _defer(self, results: Mapping[str, bytes | None], keys: Mapping[str, MessageKey]) -> dict[str, Any]:
         """Keep acknowledgements until the adapter is back; raises a `Problem` for those that cannot be promised.
@@ -95,6 +97,7 @@ class Acknowledger:
             self._counters.acks_deferred += len(kept)
         if not self._handed.know(results):
             raise unreachable()
+        self._handed.promise(kept)
         stale = [delivery_id for delivery_id in results if delivery_id not in kept]
         if stale:
             detail = f"{len(stale)} of these hand-overs have ended; their messages were handed over again."

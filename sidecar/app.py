@@ -25,6 +25,7 @@ from shared.web.service import Service
 from sidecar.acknowledger import Acknowledger
 from sidecar.breaker import LinkBreaker
 from sidecar.counters import Counters
+from sidecar.gateway.dead_letters import DeadLetters
 from sidecar.gateway.receiving import Receiving
 from sidecar.gateway.sending import Sending
 from sidecar.gateway.state import State
@@ -38,7 +39,7 @@ from sidecar.recovery import Recovery
 from sidecar.sender import Sender
 from sidecar.store.deferred_acks import DeferredAcks
 from sidecar.store.outbox import Outbox
-from sidecar.store.processed import prune
+from sidecar.store.processed import keep_pruned
 from sidecar.store.seen import Seen
 from sidecar.store.store import Store, open_store
 from sidecar.submitter import Submitter
@@ -101,9 +102,9 @@ class _Sidecar:
             Sending(agent, limits.envelope_bytes_max, self._sender),
             Receiving(self._receiver, acknowledger, limits.poll_wait_seconds_max),
             Viewing(self._link),
+            DeadLetters(self._link),
             state,
             envelope_bytes_max=limits.envelope_bytes_max,
-            wait_max=limits.poll_wait_seconds_max,
         )
         check = guard(agent, token, development=config.deployment.development)
         self.service = Service(f"Multiclaw sidecar of {agent}", table, check)
@@ -114,13 +115,14 @@ class _Sidecar:
         await self._outbox.load()
         await self._deferred.load()
         await self._seen.load(self._store)
-        await prune(self._store, self._clock.wall_us())
-        polling = asyncio.get_running_loop().create_task(self._poller.run())
+        loop = asyncio.get_running_loop()
+        lasting = {loop.create_task(work) for work in (self._poller.run(), keep_pruned(self._store, self._clock))}
         try:
             yield
         finally:
-            polling.cancel()
-            await asyncio.wait({polling})
+            for task in lasting:
+                task.cancel()
+            await asyncio.wait(lasting)
             await self._end()
 
     def stop(self) -> None:
@@ -177,7 +179,7 @@ async def _listening(config: Config, agent: str, runner: web.ServerRunner) -> As
     """Both doors open. The files that lead to them go when the block ends, before the last answers are written."""
     config.paths.run.mkdir(parents=True, exist_ok=True, mode=0o700)
     path, port_file = config.sidecar_socket(agent), config.sidecar_port_file(agent)
-    unix, tcp = listen_unix(path), _listen_tcp(config.agents[agent].port)
+    tcp, unix = _listen_tcp(config.agents[agent].port), listen_unix(path)
     inode = path.lstat().st_ino
     try:
         await web.SockSite(runner, unix).start()

@@ -63,6 +63,8 @@ class Link:
         self._stopping = True
         latest = asyncio.get_running_loop().time() + _STOP_SECONDS
         for deadline in self._open_requests:
+            if deadline.expired():  # in this very turn: it has fired and is not let go yet
+                continue
             deadline.reschedule(min(deadline.when() or latest, latest))
 
     async def call(

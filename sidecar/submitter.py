@@ -12,7 +12,7 @@ from shared.link import MESSAGES_PATH
 from shared.signing import sign_envelope
 from shared.strict_json import encode
 from sidecar.core.drafts import Draft
-from sidecar.core.link_outcome import LinkAnswer, Outcome, Verdict, read_outcome
+from sidecar.core.link_outcome import UNSETTLED, LinkAnswer, Outcome, Verdict, read_outcome
 from sidecar.link import Link
 
 _OF_THE_SIDECAR: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
@@ -49,12 +49,18 @@ class Submitter:
         return [Outcome(verdict, answer.status or 0)] * len(drafts)
 
     async def _apart(self, answer: LinkAnswer, drafts: Sequence[Draft]) -> list[Outcome]:
-        """The request was refused for what one message holds: find it, so that its neighbours do not suffer."""
+        """The request was refused for what one message holds: find it, so that its neighbours do not suffer.
+
+        Nothing overtakes here either: behind a message that has to come again the rest is not sent.
+        """
         if len(drafts) == 1:
             return [Outcome(answer.verdict, answer.status or 0, problem=answer.document)]
         outcomes: list[Outcome] = []
         for draft in drafts:
-            outcomes += await self._submit([draft])
+            if outcomes and outcomes[-1].verdict in UNSETTLED:
+                outcomes.append(Outcome(Verdict.LATER, 0))
+            else:
+                outcomes += await self._submit([draft])
         return outcomes
 
 

@@ -1,6 +1,6 @@
 """HTTP/1.1 to the adapter: a few kept connections on its Unix socket, and nothing that one known server never sends.
 
-aiohttp's client costs 100 to 150 µs a request, which is most of what a lone send costs here; this costs a fifth. It
+aiohttp's client costs 80 to 140 µs a request, which is most of what a lone send costs here; this costs a fifth. It
 also can close its half of a connection, which aiohttp's cannot: that is how an abandoned poll learns for certain
 whether the adapter had handed anything over.
 """

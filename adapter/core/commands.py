@@ -1,6 +1,6 @@
 """What can be asked of the exchange, and what it answers. Plain values: they cross from the loop to the writer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.core.delivery import Delivery
@@ -89,11 +89,28 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class Replay:
+    """This dead delivery is to be tried again, from its first attempt."""
+
+    message_id: int
+    recipient: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """This dead delivery is dealt with by other means; `note` says how."""
+
+    message_id: int
+    recipient: str
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed: leases may have lapsed, and waiting deliveries may be ready."""
+    """Time has passed: leases may have lapsed, waiting deliveries may be ready or expired, alerts due."""
 
 
-Command = Send | SendBatch | Claim | Unpark | Ack | Nack | GiveBack | Extend | Tick
+Command = Send | SendBatch | Claim | Unpark | Ack | Nack | GiveBack | Extend | Replay | Resolve | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +147,7 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Where a nacked delivery went."""
+    """Where a nacked, replayed or resolved delivery went."""
 
     status: str
 
@@ -172,3 +189,4 @@ class Snapshot:
     last_accepted_at_us: int
     sequences: dict[str, int]
     live: list[Delivery]
+    alert_counts: dict[tuple[str, str], int] = field(default_factory=dict)

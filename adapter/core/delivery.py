@@ -33,6 +33,7 @@ class Event(StrEnum):
     REFUSE = "refuse"  # the recipient will never take it
     EXPIRE = "expire"  # its time ran out while it waited
     EVICT = "evict"  # pushed out of a full queue
+    REPLAY = "replay"  # to be tried again, as somebody decided
 
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
@@ -44,6 +45,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.LEASED, Event.FAIL): State.QUEUED,
     (State.LEASED, Event.EXHAUST): State.DEAD,
     (State.LEASED, Event.REFUSE): State.DEAD,
+    (State.DEAD, Event.REPLAY): State.QUEUED,
 }
 
 REASONS: Final[dict[Event, str]] = {
@@ -59,7 +61,8 @@ REASONS: Final[dict[Event, str]] = {
 class Delivery:
     """One message for one recipient. Times are steady microseconds.
 
-    `handovers` counts leases, `failures` those that were lost or failed; only failures spend the budget. `solo` asks
+    `handovers` counts leases, `failures` those that were lost or failed; only failures spend the budget. `cycles`
+    counts deaths; a replay starts the next cycle, in which failures are counted from nought. `solo` asks
     for a hand-over of its own, after one that ended in silence. `before` and `after` are its neighbours in the line
     of its order key; `batch` is the number of the hand-over that leased it, and `stored` tells that it has a row.
     """
@@ -82,6 +85,7 @@ class Delivery:
     before: Optional["Delivery"] = field(default=None, repr=False)
     after: Optional["Delivery"] = field(default=None, repr=False)
     batch: int = 0
+    cycles: int = 0
     stored: bool = False
 
     def move(self, event: Event) -> None:
@@ -91,6 +95,12 @@ class Delivery:
             raise ValueError(f"a {self.state.word} delivery cannot {event}")
         self.state = target
         self.reason = REASONS.get(event)
+        self.cycles += target is State.DEAD
+
+    def same_hand_over(self, other: "Delivery") -> bool:
+        """Whether both were last handed out by one poll. Tokens end with its name, which a restart keeps."""
+        mine, its = self.token or "", other.token or ""
+        return mine.rpartition(".")[2] == its.rpartition(".")[2]
 
     def holds(self, token: str) -> bool:
         """Whether `token` is that of the lease it is under now."""

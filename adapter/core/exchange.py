@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapter.core.admission import Verdict
+from adapter.core.alerts import PendingAlerts, dead_letter_alert
+from adapter.core.changes import Changes
 from adapter.core.commands import (
     Ack,
     Claim,
@@ -22,6 +24,8 @@ from adapter.core.commands import (
     Nack,
     NewMessage,
     RecipientReport,
+    Replay,
+    Resolve,
     Send,
     SendBatch,
     Sent,
@@ -30,19 +34,19 @@ from adapter.core.commands import (
     Tick,
     Unpark,
 )
-from adapter.core.delivery import REASONS, Delivery, Event, State
+from adapter.core.delivery import Delivery, Event, State
 from adapter.core.mailbox import Mailbox
 from adapter.core.policy import Now, Policy
 from adapter.core.ports import StoreTransaction
 from adapter.core.replies import inherit
-from adapter.core.settling import Changes, Settling
+from adapter.core.reviving import RETRY_AFTER_FULL_SECONDS, Reviving
+from adapter.core.settling import Settling
 from shared.limits import LEASE_SECONDS_MAX
 from shared.names import ADAPTER
 from shared.problems import Problem
 from shared.strict_json import encode
 from shared.times import MICROSECONDS, iso
 
-_RETRY_AFTER_FULL_SECONDS: Final = 5.0
 _LEASE_US_MAX: Final = int(LEASE_SECONDS_MAX * MICROSECONDS)
 
 
@@ -76,8 +80,12 @@ def _sends(command: Command) -> tuple[Send, ...]:
 class Exchange:
     """Mailboxes, sequences and parked polls of one deployment."""
 
-    def __init__(self, agents: list[str], snapshot: Snapshot, policy: Policy, now: Now) -> None:
+    def __init__(
+        self, agents: list[str], snapshot: Snapshot, policy: Policy, now: Now, platform: tuple[str, ...] = ()
+    ) -> None:
+        """`platform` is who is told of dead letters; where that is nobody, no alert is made."""
         self._policy = policy
+        self._platform = platform
         self._mailboxes = {agent: Mailbox(agent) for agent in agents}
         self._parked: dict[str, deque[Claim]] = {agent: deque() for agent in agents}
         self._last_seen: dict[str, int] = {}
@@ -85,8 +93,10 @@ class Exchange:
         self._message_ids = itertools.count(snapshot.last_message_id + 1)
         self._last_message_id = snapshot.last_message_id
         self._last_stamp_us = snapshot.last_accepted_at_us
-        self._changed: Changes = {}
-        settling = Settling(self._mailboxes, self._changed, policy)
+        self._alerts = PendingAlerts(policy.alert_window_us, snapshot.alert_counts, now.steady_us)
+        self._changes = Changes(self._alerts if platform else None)
+        self._settling = settling = Settling(self._mailboxes, self._changes, policy)
+        reviving = Reviving(self._mailboxes, self._changes, policy)
         self._handlers: dict[type, Callable[[Any, StoreTransaction, Now], Any]] = {
             Send: self._send,
             SendBatch: self._send_batch,
@@ -96,7 +106,9 @@ class Exchange:
             Nack: settling.nack,
             GiveBack: settling.give_back,
             Extend: settling.extend,
-            Tick: settling.tick,
+            Replay: reviving.replay,
+            Resolve: reviving.resolve,
+            Tick: self._tick,
         }
         for delivery in snapshot.live:
             self._clamp(delivery, now.steady_us)
@@ -105,7 +117,7 @@ class Exchange:
 
     def _begin(self) -> None:
         """Forget what the last group touched."""
-        self._changed.clear()
+        self._changes.clear()
         self._new_sequences: dict[str, int] = {}
         self.handed_over: list[tuple[int, str, list[HandedOver]]] = []
 
@@ -119,8 +131,7 @@ class Exchange:
         store.expect([(send.sender, send.idempotency_key) for command in commands for send in _sends(command)])
         outcomes = [self._apply_one(command, store, now) for command in commands]
         self._serve_parked(store, now)
-        if self._changed:
-            store.save_deliveries(self._changed.values())
+        self._changes.save(store, now)
         if self._new_sequences:
             store.save_sequences(self._new_sequences, self._last_message_id)
         return [self._reported(outcome) for outcome in outcomes]
@@ -131,8 +142,17 @@ class Exchange:
 
     def next_due_us(self) -> int | None:
         """When a `Tick` is due, at the earliest."""
-        dues = [due for mailbox in self._mailboxes.values() if (due := mailbox.next_due_us()) is not None]
-        return min(dues) if dues else None
+        dues = [mailbox.next_due_us() for mailbox in self._mailboxes.values()]
+        if self._platform:
+            dues.append(self._alerts.next_due_us())
+        return min((due for due in dues if due is not None), default=None)
+
+    def _tick(self, tick: Tick, store: StoreTransaction, now: Now) -> None:
+        self._settling.tick(tick, store, now)
+        if self._platform:
+            for subject, count in self._alerts.take_due(now.steady_us).items():
+                self._changes.counts[subject] = 0
+                self._alert(dead_letter_alert(subject, count, self._platform, self._last_message_id + 1), store, now)
 
     def _apply_one(self, command: Command, store: StoreTransaction, now: Now) -> Any:
         try:
@@ -152,7 +172,7 @@ class Exchange:
         verdicts = [self._verdict(recipient, send) for recipient in send.recipients]
         stored = self._store(send, envelope, store, now)
         deliveries = [
-            self._deliver(send, stored.message_id, recipient, verdict, now)
+            self._deliver(send, stored.message_id, recipient, verdict, store, now)
             for recipient, verdict in zip(send.recipients, verdicts, strict=True)
         ]
         return _Place(stored, deliveries, duplicate=False)
@@ -177,7 +197,9 @@ class Exchange:
                 field="/idempotency_key",
             )
         current = {delivery.recipient: delivery for delivery in store.deliveries_of(known.message_id)}
-        current |= {agent: d for (message_id, agent), d in self._changed.items() if message_id == known.message_id}
+        places = {agent: (known.message_id, agent) for agent in (*send.recipients, *current)}
+        changed = self._changes.deliveries
+        current |= {agent: changed[place] for agent, place in places.items() if place in changed}
         first = [current.pop(agent) for agent in send.recipients if agent in current]  # as they were told before
         return _Place(known, [*first, *current.values()], duplicate=True)
 
@@ -205,24 +227,36 @@ class Exchange:
         verdict = limits.admit(depth, critical=send.critical, evictable=evictable)
         if verdict is Verdict.REFUSE_SEND:
             detail = f"The queue of {recipient!r} holds {depth} messages and takes no more; retry later."
-            raise Problem("queue-full", detail, field="/to", retry_after=_RETRY_AFTER_FULL_SECONDS)
+            raise Problem("queue-full", detail, field="/to", retry_after=RETRY_AFTER_FULL_SECONDS)
         return verdict
 
-    def _deliver(self, send: Send, message_id: int, recipient: str, verdict: Verdict, now: Now) -> Delivery:
+    def _alert(self, send: Send, store: StoreTransaction, now: Now) -> None:
+        """Tell every member whose queue has room. An alert evicts nothing, or it would bring about the next."""
+        limits = self._policy.queue
+        stored = self._store(send, send.envelope, store, now)
+        for recipient in send.recipients:
+            depth = 0 if recipient == ADAPTER else len(self._mailboxes[recipient].live)
+            fits = depth < limits.queue_max + limits.critical_reserve
+            verdict = Verdict.ADMIT if fits else Verdict.DEAD_ON_ARRIVAL
+            self._deliver(send, stored.message_id, recipient, verdict, store, now)
+
+    def _deliver(
+        self, send: Send, message_id: int, recipient: str, verdict: Verdict, store: StoreTransaction, now: Now
+    ) -> Delivery:
         expires_at_us = None if send.expires_at_us is None else send.expires_at_us + now.steady_us - now.wall_us
         delivery = Delivery(message_id, recipient, send.order_key, send.critical, expires_at_us)
         if recipient == ADAPTER:
             delivery.state = State.ACKED  # its own copy: it has read it by storing it
         elif verdict is Verdict.DEAD_ON_ARRIVAL:
-            delivery.state, delivery.reason = State.DEAD, REASONS[Event.EVICT]
+            delivery.move(Event.EVICT)
         else:
             mailbox = self._mailboxes[recipient]
             oldest = mailbox.oldest_evictable() if verdict is Verdict.EVICT_OLDEST else None
             if oldest is not None:
                 mailbox.evict(oldest)
-                self._touch(oldest)
+                self._changes.touch(store, now, oldest)
             mailbox.add(delivery)
-        self._touch(delivery)
+        self._changes.touch(store, now, delivery)
         return delivery
 
     def _reported(self, outcome: Any) -> Any:
@@ -232,7 +266,7 @@ class Exchange:
         return self._report(outcome) if isinstance(outcome, _Place) else outcome
 
     def _report(self, place: _Place) -> Sent:
-        current = [self._changed.get((d.message_id, d.recipient), d) for d in place.deliveries]
+        current = [self._changes.deliveries.get((d.message_id, d.recipient), d) for d in place.deliveries]
         recipients = tuple(
             RecipientReport(
                 d.recipient,
@@ -252,7 +286,7 @@ class Exchange:
         """Messages, or None when there are none and the claim is parked."""
         self._last_seen[claim.recipient] = now.wall_us
         if claim.lost:
-            self._recover(claim)
+            self._recover(claim, store, now)
         handed = self._hand_over(claim, store, now)
         if handed or not claim.park:
             return handed
@@ -268,8 +302,7 @@ class Exchange:
             return f"{delivery.message_id:x}.{delivery.handovers:x}.{poll_id}"
 
         leased, expired = mailbox.claim(claim.count, now.steady_us, lease_until_us, mint)
-        for delivery in (*leased, *expired):
-            self._touch(delivery)
+        self._changes.touch(store, now, *leased, *expired)
         envelopes = store.envelopes([delivery.message_id for delivery in leased])
         return [HandedOver(d.token or "", d.handovers, d.lease_until_us, envelopes[d.message_id]) for d in leased]
 
@@ -285,17 +318,13 @@ class Exchange:
         waiting = self._parked[unpark.recipient]
         self._parked[unpark.recipient] = deque(claim for claim in waiting if claim.ticket != unpark.ticket)
 
-    def _recover(self, claim: Claim) -> None:
+    def _recover(self, claim: Claim, store: StoreTransaction, now: Now) -> None:
         """Give back what was handed to polls whose answers never arrived."""
         mailbox = self._mailboxes[claim.recipient]
         endings = tuple(f".{poll_id}" for poll_id in claim.lost)
         for delivery in list(mailbox.live.values()):
             if delivery.state is State.LEASED and (delivery.token or "").endswith(endings):
-                self._touch(*mailbox.release(delivery))
-
-    def _touch(self, *deliveries: Delivery) -> None:
-        for delivery in deliveries:
-            self._changed[delivery.message_id, delivery.recipient] = delivery
+                self._changes.touch(store, now, *mailbox.release(delivery))
 
     def _clamp(self, delivery: Delivery, now_us: int) -> None:
         """A stored deadline was read off an earlier process's clock: it may lie no further off than it ever could."""

@@ -25,6 +25,7 @@ class Mailbox:
         self._ready: list[int] = []
         self._later: list[tuple[int, int]] = []
         self._leases: list[tuple[int, int]] = []
+        self._expiries: list[tuple[int, int]] = []
         self._batch = 0
 
     def add(self, delivery: Delivery) -> None:
@@ -34,8 +35,31 @@ class Mailbox:
             tail.after, delivery.before = delivery, tail
         self._tails[delivery.order_key] = delivery
         self.live[delivery.message_id] = delivery
+        self._enter(delivery)
+
+    def revive(self, delivery: Delivery) -> None:
+        """Put a dead delivery back in its place, which is that of its message, with nothing spent."""
+        delivery.move(Event.REPLAY)
+        delivery.failures = delivery.lease_until_us = delivery.not_before_us = delivery.batch = 0
+        delivery.solo = False
+        delivery.detail = None
+        before, after = self._tails.get(delivery.order_key), None
+        while before is not None and before.message_id > delivery.message_id:
+            before, after = before.before, before
+        delivery.before, delivery.after = before, after
+        if before is not None:
+            before.after = delivery
+        if after is not None:
+            after.before = delivery
+        else:
+            self._tails[delivery.order_key] = delivery
+        self.live[delivery.message_id] = delivery
+        self.live = dict(sorted(self.live.items()))  # "the oldest" is the first one
+        self._enter(delivery)
+
+    def _enter(self, delivery: Delivery) -> None:
         if delivery.state is State.LEASED:
-            heappush(self._leases, (delivery.lease_until_us, delivery.message_id))
+            self._watch(delivery)
         else:
             self._offer(delivery)
 
@@ -78,7 +102,10 @@ class Mailbox:
         self._end(delivery, Event.EVICT)
 
     def release(self, delivery: Delivery) -> list[Delivery]:
-        """It comes back free of charge, and with it the later ones of its line."""
+        """It comes back free of charge, and with it the later ones of its line that were handed out together with it.
+
+        Others of its line can be out only when it was replayed: they went before it came back, and are left alone.
+        """
         return self._give_back(delivery, Event.RELEASE)
 
     def fail(self, delivery: Delivery, retry_at_us: int | None, *, silent: bool) -> list[Delivery]:
@@ -99,7 +126,7 @@ class Mailbox:
     def extend(self, delivery: Delivery, lease_until_us: int) -> None:
         """Its lease ends later, or sooner."""
         delivery.lease_until_us = lease_until_us
-        heappush(self._leases, (lease_until_us, delivery.message_id))
+        self._watch(delivery)
 
     def lapsed(self, now_us: int) -> Iterator[Delivery]:
         """Deliveries whose lease has ended, in commit order. The caller fails each before it takes the next."""
@@ -116,9 +143,19 @@ class Mailbox:
         while self._later and self._later[0][0] <= now_us:
             heappush(self._ready, heappop(self._later)[1])
 
+    def expire(self, now_us: int) -> list[Delivery]:
+        """Those that wait and whose time has run out: dead now. One in its receiver's hands is left there."""
+        expired = []
+        while self._expiries and self._expiries[0][0] <= now_us:
+            delivery = self.live.get(heappop(self._expiries)[1])
+            if delivery is not None and delivery.state is State.QUEUED:
+                self._end(delivery, Event.EXPIRE)
+                expired.append(delivery)
+        return expired
+
     def next_due_us(self) -> int | None:
-        """When a lease may lapse or a waiting delivery becomes ready, at the earliest."""
-        heads = [heap[0][0] for heap in (self._leases, self._later) if heap]
+        """When a lease may lapse, or a waiting delivery becomes ready or expires, at the earliest."""
+        heads = [heap[0][0] for heap in (self._leases, self._later, self._expiries) if heap]
         return min(heads) if heads else None
 
     def oldest_evictable(self) -> Delivery | None:
@@ -137,7 +174,7 @@ class Mailbox:
         delivery.token = mint(delivery)
         delivery.lease_until_us = lease_until_us
         delivery.batch = self._batch
-        heappush(self._leases, (lease_until_us, delivery.message_id))
+        self._watch(delivery)
         if delivery.after is not None:
             heappush(self._ready, delivery.after.message_id)
 
@@ -150,7 +187,7 @@ class Mailbox:
         released = []
         follower = delivery.after
         while follower is not None:
-            if follower.state is State.LEASED:
+            if follower.state is State.LEASED and follower.same_hand_over(delivery):
                 self._requeue(follower, Event.RELEASE)
                 released.append(follower)
             follower = follower.after
@@ -162,12 +199,26 @@ class Mailbox:
         delivery.batch = 0
         self._offer(delivery)
 
+    def _watch(self, delivery: Delivery) -> None:
+        heappush(self._leases, (delivery.lease_until_us, delivery.message_id))
+        if len(self._leases) > 2 * len(self.live) + _SLACK:  # settled or extended since, and due much later
+            leased = (d for d in self.live.values() if d.state is State.LEASED)
+            self._leases = sorted((d.lease_until_us, d.message_id) for d in leased)
+
     def _offer(self, delivery: Delivery) -> None:
         if delivery.not_before_us:
             heappush(self._later, (delivery.not_before_us, delivery.message_id))
+        if delivery.expires_at_us is not None:
+            self._watch_expiry(delivery.expires_at_us, delivery)
         heappush(self._ready, delivery.message_id)
         if len(self._ready) > 2 * len(self.live) + _SLACK:
             self._ready = sorted(self.live)  # sheds what was settled while its recipient did not poll
+
+    def _watch_expiry(self, expires_at_us: int, delivery: Delivery) -> None:
+        heappush(self._expiries, (expires_at_us, delivery.message_id))
+        if len(self._expiries) > 2 * len(self.live) + _SLACK:  # settled long before their time
+            mortal = ((d.expires_at_us, d.message_id) for d in self.live.values() if d.state is State.QUEUED)
+            self._expiries = sorted((at, message_id) for at, message_id in mortal if at is not None)
 
     def _end(self, delivery: Delivery, event: Event) -> None:
         delivery.move(event)

@@ -14,6 +14,7 @@ class Policy:
     lease_us: int
     retry: RetryPolicy
     queue: QueueLimits
+    alert_window_us: int
     jitter: Callable[[], float]
     nonce: Callable[[], str]
 

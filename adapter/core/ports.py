@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from adapter.core.commands import NewMessage, StoredSend
+from adapter.core.dead_letters import DeadLetter
 from adapter.core.delivery import Delivery
 
 
@@ -29,10 +30,19 @@ class StoreTransaction(Protocol):
         """Every delivery of a message, settled ones included, in no promised order."""
 
     def find_delivery(self, message_id: int, recipient: str) -> Delivery | None:
-        """One delivery, settled or not."""
+        """One delivery, settled or not; None also for a recipient that never was."""
 
     def save_deliveries(self, deliveries: Iterable[Delivery]) -> None:
         """Store these deliveries as they are now, new ones included."""
+
+    def find_dead_letter(self, message_id: int, recipient: str) -> DeadLetter | None:
+        """The record of a delivery that died, open or not, as committed."""
+
+    def save_dead_letters(self, letters: Iterable[DeadLetter]) -> None:
+        """Store these records as they are now: one for each message and recipient."""
+
+    def save_alert_counts(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Store how many deaths by agent and reason no alert has told yet."""
 
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """Store the newest sequence of these channels, and the newest message id."""

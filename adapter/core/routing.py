@@ -8,7 +8,8 @@ from shared.config import Config
 from shared.names import ADAPTER, direct_channel, hint
 from shared.problems import Problem
 
-_PLATFORM: Final = "platform"
+PLATFORM: Final = "platform"
+"""The channel on which the adapter speaks itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,8 @@ class Topology:
     def of(cls, config: Config) -> "Topology":
         """The topology of a configuration. The adapter is itself a member of `platform`."""
         members = {name: tuple(channel.members) for name, channel in config.channels.items()}
-        if _PLATFORM in members and ADAPTER not in members[_PLATFORM]:
-            members[_PLATFORM] += (ADAPTER,)
+        if PLATFORM in members and ADAPTER not in members[PLATFORM]:
+            members[PLATFORM] += (ADAPTER,)
         members |= {direct_channel(agent): (agent,) for agent in config.agents}
         return cls(members, {name: agent.role for name, agent in config.agents.items()})
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from adapter.core.changes import Changes
 from adapter.core.commands import Ack, Extend, Extended, GiveBack, Nack, Settled, Tick
 from adapter.core.delivery import Delivery, State
 from adapter.core.mailbox import Mailbox
@@ -13,19 +14,16 @@ from shared.problems import Problem
 
 _MESSAGE_ID_DIGITS_MAX: Final = 15  # hexadecimal, so 60 bits
 
-Changes = dict[tuple[int, str], Delivery]
-"""The deliveries a group has changed, by message and recipient."""
-
 
 class Settling:
-    """Decides on hand-overs. `changed` is the exchange's own: what is put there is stored with the group."""
+    """Decides on hand-overs. `changes` is the exchange's own: what is put there is stored with the group."""
 
-    def __init__(self, mailboxes: Mapping[str, Mailbox], changed: Changes, policy: Policy) -> None:
+    def __init__(self, mailboxes: Mapping[str, Mailbox], changes: Changes, policy: Policy) -> None:
         self._mailboxes = mailboxes
-        self._changed = changed
+        self._changes = changes
         self._policy = policy
 
-    def ack(self, ack: Ack, store: StoreTransaction, _: Now) -> list[str]:
+    def ack(self, ack: Ack, store: StoreTransaction, now: Now) -> list[str]:
         """The acked tokens; raises `stale-lease` when one had ended, the others being acked all the same."""
         deliveries = [self._find(ack.recipient, token, store, "/delivery_ids") for token in ack.delivery_ids]
         stale, acked = [], []
@@ -33,7 +31,7 @@ class Settling:
             if delivery.holds(token):
                 delivery.result = ack.results.get(token)
                 self._mailboxes[ack.recipient].ack(delivery)
-                self._touch(delivery)
+                self._changes.touch(store, now, delivery)
             elif delivery.state is not State.ACKED or delivery.token != token:
                 stale.append(token)
                 continue
@@ -50,11 +48,11 @@ class Settling:
         delivery.detail = nack.reason[:REASON_CHARS_MAX] if nack.reason else None
         if nack.mode == "refuse":
             mailbox.refuse(delivery)
-            self._touch(delivery)
+            self._changes.touch(store, now, delivery)
         elif nack.mode == "release":
-            self._touch(*mailbox.release(delivery))
+            self._changes.touch(store, now, *mailbox.release(delivery))
         else:
-            self._fail(mailbox, delivery, now, silent=False)
+            self._fail(mailbox, delivery, store, now, silent=False)
         return Settled(delivery.state.word)
 
     def extend(self, extend: Extend, store: StoreTransaction, now: Now) -> Extended:
@@ -63,30 +61,31 @@ class Settling:
         lease_until_us = now.steady_us + extend.extension_us
         for delivery in held:
             self._mailboxes[extend.recipient].extend(delivery, lease_until_us)
-            self._touch(delivery)
+            self._changes.touch(store, now, delivery)
         return Extended(lease_until_us)
 
-    def give_back(self, give_back: GiveBack, *_: object) -> None:
+    def give_back(self, give_back: GiveBack, store: StoreTransaction, now: Now) -> None:
         """Release those that are still out; the others were settled meanwhile."""
         mailbox = self._mailboxes[give_back.recipient]
         for token in give_back.delivery_ids:
             delivery = mailbox.live.get(_message_id(token))
             if delivery is not None and delivery.holds(token):
-                self._touch(*mailbox.release(delivery))
+                self._changes.touch(store, now, *mailbox.release(delivery))
 
-    def tick(self, _: Tick, __: StoreTransaction, now: Now) -> None:
-        """Fail what lapsed, and make ready what has waited long enough."""
+    def tick(self, _: Tick, store: StoreTransaction, now: Now) -> None:
+        """Fail what lapsed, make ready what has waited long enough, and end what waited for too long."""
         for mailbox in self._mailboxes.values():
             mailbox.wake(now.steady_us)  # else what nobody polls for would stay due, and tick without end
             for delivery in mailbox.lapsed(now.steady_us):
-                self._fail(mailbox, delivery, now, silent=True)
+                self._fail(mailbox, delivery, store, now, silent=True)
+            self._changes.touch(store, now, *mailbox.expire(now.steady_us))
 
-    def _fail(self, mailbox: Mailbox, delivery: Delivery, now: Now, *, silent: bool) -> None:
+    def _fail(self, mailbox: Mailbox, delivery: Delivery, store: StoreTransaction, now: Now, *, silent: bool) -> None:
         retry = self._policy.retry
         failures = delivery.failures + 1
         wait_us = None if retry.is_spent(failures) else retry.delay_us(failures, self._policy.jitter())
         retry_at_us = None if wait_us is None else now.steady_us + wait_us
-        self._touch(*mailbox.fail(delivery, retry_at_us, silent=silent))
+        self._changes.touch(store, now, *mailbox.fail(delivery, retry_at_us, silent=silent))
 
     def _held(self, recipient: str, token: str, store: StoreTransaction, field: str) -> Delivery:
         delivery = self._find(recipient, token, store, field)
@@ -97,15 +96,11 @@ class Settling:
 
     def _find(self, recipient: str, token: str, store: StoreTransaction, field: str) -> Delivery:
         message_id = _message_id(token)
-        delivery = self._mailboxes[recipient].live.get(message_id) or self._changed.get((message_id, recipient))
-        delivery = delivery or store.find_delivery(message_id, recipient)
+        live = self._mailboxes[recipient].live.get(message_id)
+        delivery = live or self._changes.delivery((message_id, recipient), store)
         if delivery is None:
             raise Problem("unknown-delivery", f"No hand-over {token!r} was made to {recipient!r}.", field=field)
         return delivery
-
-    def _touch(self, *deliveries: Delivery) -> None:
-        for delivery in deliveries:
-            self._changed[delivery.message_id, delivery.recipient] = delivery
 
 
 def _message_id(token: str) -> int:

@@ -1,4 +1,5 @@
-"""Reading back: ranges of a channel, a task, the tree it belongs to. Members and no others."""
+"""Reading back: ranges of a channel, for its members and no others; a task and the tree it belongs to, for any agent,
+since their steps hold no content."""
 
 from typing import Any
 

@@ -1,5 +1,6 @@
 """Sends: each envelope of a request is checked apart, all that pass enter one group, and each has its own outcome."""
 
+import logging
 from typing import Any
 
 from adapter.broker import Broker
@@ -8,15 +9,17 @@ from adapter.core.contract import Registry, role_of
 from adapter.core.exchange import held_back
 from adapter.core.routing import Topology, order_key
 from adapter.http.auth import LinkAuth
-from shared.canonical import canonical
 from shared.clock import Clock
 from shared.envelope import Envelope, content_sha256
 from shared.link import SubmitRequest
 from shared.model import check
 from shared.problems import Problem
 from shared.signing import verify_envelope
+from shared.strict_json import encode
 from shared.times import from_iso, iso
 from shared.web.routes import Answer, Call, json_answer
+
+_log = logging.getLogger(__name__)
 
 
 class Submit:
@@ -53,13 +56,16 @@ class Submit:
     def _check(self, envelopes: list[dict[str, Any]], call: Call) -> list[Send | Problem]:
         checked: list[Send | Problem] = []
         for envelope in envelopes:
-            if checked and isinstance(checked[-1], Problem) and checked[-1].retryable:
+            if checked and isinstance(checked[-1], Problem) and _comes_again(checked[-1]):
                 checked.append(held_back())
                 continue
             try:
                 checked.append(self.command(envelope, call.agent, len(call.body)))
             except Problem as problem:
                 checked.append(problem)
+            except Exception:  # a fault of ours at one message must not be that of its neighbours
+                _log.exception("message-unhandled")
+                checked.append(Problem("internal", "This is a fault of ours at this message; the log has more."))
         return checked
 
     def command(self, envelope: dict[str, Any], agent: str, body_bytes: int) -> Send:
@@ -87,10 +93,15 @@ class Submit:
         )
 
     def _check_size(self, envelope: dict[str, Any]) -> None:
-        size = len(canonical({k: v for k, v in envelope.items() if k != "signature"}))
+        size = len(encode({k: v for k, v in envelope.items() if k != "signature"}))
         if size > self._envelope_bytes_max:
             detail = f"The envelope has {size} bytes; the limit is {self._envelope_bytes_max}. Send a file receipt."
             raise Problem("message-too-large", detail, field="")
+
+
+def _comes_again(problem: Problem) -> bool:
+    """Whether the sidecar sends this message again: after a fault of ours it does, a few times."""
+    return problem.retryable or problem.kind == "internal"
 
 
 def _outcome(entry: Sent | Problem, envelope: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from adapter.core.commands import Command, HandedOver
 from adapter.core.exchange import Exchange
 from adapter.core.policy import Now, Policy
-from adapter.core.routing import Topology
+from adapter.core.routing import PLATFORM, Topology
 from adapter.store.names import Names
 from adapter.store.queries import SCHEMA, SQL
 from adapter.store.transaction import SqliteTransaction, load_snapshot
@@ -135,7 +135,8 @@ class Store:
             names = Names.register(connection, (*self._topology.roles, ADAPTER), self._topology.members)
             connection.execute(SQL["save_opening"], (self._clock.wall_us(),))
         snapshot = load_snapshot(connection, names)
-        return Exchange(list(self._topology.roles), snapshot, self._policy, self._now()), names
+        platform = self._topology.members.get(PLATFORM, ())
+        return Exchange(list(self._topology.roles), snapshot, self._policy, self._now(), platform), names
 
     def _apply(self, connection: sqlite3.Connection, commands: list[Command]) -> Committed:
         exchange, names = self._exchange, self._names
@@ -165,7 +166,7 @@ class Store:
                 await self.open()
             except Exception as error:
                 self.fault = f"{type(error).__name__}: {error}"
-                _log.error("reopen-failed", extra={"fault": self.fault})
+                _log.error("reopen-failed: %s", self.fault)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), _REOPEN_SECONDS)
             else:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from adapter.core.commands import NewMessage, Snapshot, StoredSend
+from adapter.core.dead_letters import DeadLetter
 from adapter.core.delivery import Delivery, State
 
 
@@ -19,6 +20,8 @@ class MemoryStore:
     by_key: dict[tuple[str, bytes], int] = field(default_factory=dict)
     by_place: dict[tuple[str, int], int] = field(default_factory=dict)
     deliveries: dict[int, dict[str, Delivery]] = field(default_factory=dict)
+    letters: dict[tuple[int, str], DeadLetter] = field(default_factory=dict)
+    alert_counts: dict[tuple[str, str], int] = field(default_factory=dict)
     sequences: dict[str, int] = field(default_factory=dict)
     last_message_id: int = 0
 
@@ -27,7 +30,9 @@ class MemoryStore:
         newest = self.messages.get(self.last_message_id)
         rows = (row for _, rows in sorted(self.deliveries.items()) for row in rows.values())
         live = [replace(row) for row in rows if row.state in {State.QUEUED, State.LEASED}]
-        return Snapshot(self.last_message_id, newest.accepted_at_us if newest else 0, dict(self.sequences), live)
+        stamp_us = newest.accepted_at_us if newest else 0
+        counts = {subject: count for subject, count in self.alert_counts.items() if count}
+        return Snapshot(self.last_message_id, stamp_us, dict(self.sequences), live, counts)
 
 
 class MemoryTransaction:
@@ -39,6 +44,8 @@ class MemoryTransaction:
         self._by_key: ChainMap[tuple[str, bytes], int] = ChainMap({}, store.by_key)
         self._by_place: ChainMap[tuple[str, int], int] = ChainMap({}, store.by_place)
         self._deliveries: dict[int, dict[str, Delivery]] = {}
+        self._letters: dict[tuple[int, str], DeadLetter] = {}
+        self._alert_counts: dict[tuple[str, str], int] = {}
         self._sequences: dict[str, int] = {}
         self._last_message_id = store.last_message_id
 
@@ -87,6 +94,19 @@ class MemoryTransaction:
             row = replace(delivery, before=None, after=None, batch=0)
             self._deliveries.setdefault(delivery.message_id, {})[delivery.recipient] = row
 
+    def find_dead_letter(self, message_id: int, recipient: str) -> DeadLetter | None:
+        """See `StoreTransaction`."""
+        place = message_id, recipient
+        return self._letters.get(place) or self._store.letters.get(place)
+
+    def save_dead_letters(self, letters: Iterable[DeadLetter]) -> None:
+        """See `StoreTransaction`."""
+        self._letters.update({(letter.message_id, letter.recipient): letter for letter in letters})
+
+    def save_alert_counts(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """See `StoreTransaction`."""
+        self._alert_counts.update(counts)
+
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """See `StoreTransaction`."""
         self._sequences |= sequences
@@ -100,6 +120,8 @@ class MemoryTransaction:
         store.by_place |= self._by_place.maps[0]
         for message_id, rows in self._deliveries.items():
             store.deliveries.setdefault(message_id, {}).update(rows)
+        store.letters |= self._letters
+        store.alert_counts |= self._alert_counts
         store.sequences |= self._sequences
         store.last_message_id = self._last_message_id
 

@@ -3,7 +3,7 @@
 from importlib.resources import files
 from typing import Final
 
-_MARK: Final = "-- name: "
+_MARK: Final = "\n-- name: "
 
 
 def _load(text: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ SELECT accepted_at_us FROM messages ORDER BY id DESC LIMIT 1
 
 -- name: live_deliveries
 SELECT message_id, recipient_id, state, order_key, critical, handovers, failures, solo, expires_at_us,
-       lease_until_us, not_before_us, token, reason, detail, result
+       lease_until_us, not_before_us, token, reason, detail, result, cycles
 FROM deliveries INDEXED BY deliveries_live WHERE state < 2 ORDER BY message_id, recipient_id
 
 -- name: find_sends
@@ -49,24 +49,24 @@ SELECT m.id, m.envelope FROM (VALUES {rows}) AS wanted CROSS JOIN messages AS m 
 
 -- name: deliveries_of
 SELECT message_id, recipient_id, state, order_key, critical, handovers, failures, solo, expires_at_us,
-       lease_until_us, not_before_us, token, reason, detail, result
+       lease_until_us, not_before_us, token, reason, detail, result, cycles
 FROM deliveries WHERE message_id = ?
 
 -- name: find_delivery
 SELECT message_id, recipient_id, state, order_key, critical, handovers, failures, solo, expires_at_us,
-       lease_until_us, not_before_us, token, reason, detail, result
+       lease_until_us, not_before_us, token, reason, detail, result, cycles
 FROM deliveries WHERE message_id = ? AND recipient_id = ?
 
 -- name: insert_deliveries
 INSERT INTO deliveries (message_id, recipient_id, state, handovers, failures, solo, lease_until_us, not_before_us,
-                        token, reason, detail, result, order_key, critical, expires_at_us)
+                        token, reason, detail, result, cycles, order_key, critical, expires_at_us)
 VALUES {rows}
 
 -- name: update_deliveries
 UPDATE deliveries SET
     state = new.column3, handovers = new.column4, failures = new.column5, solo = new.column6,
     lease_until_us = new.column7, not_before_us = new.column8, token = new.column9, reason = new.column10,
-    detail = new.column11, result = new.column12
+    detail = new.column11, result = new.column12, cycles = new.column13
 FROM (VALUES {rows}) AS new
 WHERE deliveries.message_id = new.column1 AND deliveries.recipient_id = new.column2
 
@@ -85,3 +85,37 @@ SELECT parent_task_id FROM messages WHERE task_id = ? AND parent_task_id IS NOT 
 
 -- name: children_of_task
 SELECT DISTINCT task_id FROM messages WHERE parent_task_id = ? AND task_id IS NOT NULL ORDER BY id LIMIT ?
+
+-- name: alert_counts
+SELECT recipient_id, reason, count FROM alert_counts WHERE count > 0
+
+-- name: save_alert_counts
+REPLACE INTO alert_counts (recipient_id, reason, count) VALUES {rows}
+
+-- name: find_dead_letter
+SELECT message_id, recipient_id, cycles, closure, closed_at_us, note, history
+FROM dead_letters WHERE message_id = ? AND recipient_id = ?
+
+-- name: save_dead_letters
+REPLACE INTO dead_letters (message_id, recipient_id, cycles, died_at_us, reason, closure, closed_at_us, note, history)
+VALUES {rows}
+
+-- name: open_dead_letters
+SELECT l.message_id, l.recipient_id, l.cycles, l.closure, l.closed_at_us, l.note, l.history,
+       m.channel_id, m.sequence, m.sender_id, m.task_id, json_extract(CAST(m.envelope AS TEXT), '$.type')
+FROM dead_letters AS l INDEXED BY dead_letters_open CROSS JOIN messages AS m ON m.id = l.message_id
+WHERE l.closure IS NULL AND (l.message_id, l.recipient_id) > (?, ?)
+  AND l.recipient_id = coalesce(?, l.recipient_id)
+  AND l.reason = coalesce(?, l.reason)
+  AND l.died_at_us < coalesce(?, l.died_at_us + 1)
+ORDER BY l.message_id, l.recipient_id LIMIT ?
+
+-- name: dead_letter_at
+SELECT l.message_id, l.recipient_id, l.cycles, l.closure, l.closed_at_us, l.note, l.history,
+       m.channel_id, m.sequence, m.sender_id, m.task_id, json_extract(CAST(m.envelope AS TEXT), '$.type'), m.envelope
+FROM messages AS m CROSS JOIN dead_letters AS l ON l.message_id = m.id
+WHERE m.channel_id = ? AND m.sequence = ? AND l.recipient_id = ?
+
+-- name: dead_letter_groups
+SELECT recipient_id, reason, count(*), min(died_at_us), max(died_at_us)
+FROM dead_letters INDEXED BY dead_letters_groups WHERE closure IS NULL GROUP BY recipient_id, reason

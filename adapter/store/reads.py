@@ -1,6 +1,7 @@
 """Reading units: ranges of a channel, steps of a task, and the tree it belongs to. They run beside the writer."""
 
 import sqlite3
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +16,8 @@ RANGE_MESSAGES_MAX: Final = 100
 _RANGE_BYTES_MAX: Final = 4 * 1024 * 1024
 _STEPS_MAX: Final = 1_000
 _TREE_TASKS_MAX: Final = 1_000
-"""Bounds of one answer; a tree beyond it is cut, breadth first, and its root is sought no further up than that."""
+_TREE_STEPS_MAX: Final = 10_000
+"""Bounds of one answer; a tree beyond them is cut, breadth first, and its root is sought no further up than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,11 @@ def _last_sequence(connection: sqlite3.Connection, channel_id: int) -> int:
     return next(last for number, _, last in rows if number == channel_id)
 
 
-def read_steps(connection: sqlite3.Connection, names: Names, task_id: str, intents: dict[str, str]) -> list[Step]:
+def read_steps(
+    connection: sqlite3.Connection, names: Names, task_id: str, intents: dict[str, str], steps_max: int = _STEPS_MAX
+) -> list[Step]:
     """The messages about a task, oldest first; `intents` maps contract types."""
-    rows = connection.execute(SQL["task_steps"], (task_id, _STEPS_MAX)).fetchall()
+    rows = connection.execute(SQL["task_steps"], (task_id, min(steps_max, _STEPS_MAX)))
     return [_step(row, names, intents) for row in rows]
 
 
@@ -89,12 +93,14 @@ def read_tree(
     A parent that stands twice on the way up or down ends the walk there: stored lineage may be cyclic.
     """
     tree: dict[str, list[Step]] = {}
-    waiting = [_root(connection, task_id)]
-    while waiting and len(tree) < _TREE_TASKS_MAX:
-        current = waiting.pop(0)
+    waiting = deque([_root(connection, task_id)])
+    steps_left = _TREE_STEPS_MAX
+    while waiting and len(tree) < _TREE_TASKS_MAX and steps_left > 0:
+        current = waiting.popleft()
         if current in tree:
             continue
-        tree[current] = read_steps(connection, names, current, intents)
+        tree[current] = read_steps(connection, names, current, intents, steps_left)
+        steps_left -= len(tree[current])
         children = connection.execute(SQL["children_of_task"], (current, _TREE_TASKS_MAX)).fetchall()
         waiting += [child for (child,) in children]
     return tree

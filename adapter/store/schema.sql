@@ -49,6 +49,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
     critical INTEGER NOT NULL,
     handovers INTEGER NOT NULL,
     failures INTEGER NOT NULL,
+    cycles INTEGER NOT NULL,
     solo INTEGER NOT NULL,
     expires_at_us INTEGER,
     lease_until_us INTEGER NOT NULL,
@@ -62,3 +63,31 @@ CREATE TABLE IF NOT EXISTS deliveries (
 
 -- What a restart loads: bounded by the queues, however large the store.
 CREATE INDEX IF NOT EXISTS deliveries_live ON deliveries (message_id, recipient_id) WHERE state < 2;
+
+-- One row for each delivery that ever died, written with its death. closure: NULL while somebody must decide, else
+-- 'replayed' or 'resolved'. history: JSON, the newest deaths (adapter/core/dead_letters.py); reason is that of the last.
+CREATE TABLE IF NOT EXISTS dead_letters (
+    message_id INTEGER NOT NULL,
+    recipient_id INTEGER NOT NULL,
+    cycles INTEGER NOT NULL,
+    died_at_us INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    closure TEXT,
+    closed_at_us INTEGER,
+    note TEXT,
+    history TEXT NOT NULL,
+    PRIMARY KEY (message_id, recipient_id)
+) STRICT, WITHOUT ROWID;
+
+-- Open ones in commit order, for pages and replays, and the same by what they are grouped by.
+CREATE INDEX IF NOT EXISTS dead_letters_open ON dead_letters (message_id, recipient_id) WHERE closure IS NULL;
+CREATE INDEX IF NOT EXISTS dead_letters_groups ON dead_letters (recipient_id, reason, died_at_us, closure)
+    WHERE closure IS NULL;
+
+-- Deaths that no alert has told yet; at most a row for each agent and reason.
+CREATE TABLE IF NOT EXISTS alert_counts (
+    recipient_id INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    PRIMARY KEY (recipient_id, reason)
+) STRICT, WITHOUT ROWID;

@@ -4,7 +4,9 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 
 from adapter.core.commands import NewMessage, Snapshot, StoredSend
+from adapter.core.dead_letters import DeadLetter
 from adapter.core.delivery import Delivery, State
+from adapter.store.letters import letter_row, read_dead_letter
 from adapter.store.names import Names
 from adapter.store.queries import SQL
 from adapter.store.rows import Row, read_rows, write_rows
@@ -73,7 +75,7 @@ class SqliteTransaction:
 
     def find_delivery(self, message_id: int, recipient: str) -> Delivery | None:
         """See `StoreTransaction`."""
-        key = (message_id, self._names.agent_ids[recipient])
+        key = (message_id, self._names.agent_ids.get(recipient))
         row = self._connection.execute(SQL["find_delivery"], key).fetchone()
         return None if row is None else _delivery(row, self._names)
 
@@ -90,6 +92,22 @@ class SqliteTransaction:
                 delivery.stored = True
         write_rows(self._connection, "insert_deliveries", new)
         write_rows(self._connection, "update_deliveries", known)
+
+    def find_dead_letter(self, message_id: int, recipient: str) -> DeadLetter | None:
+        """See `StoreTransaction`."""
+        key = (message_id, self._names.agent_ids.get(recipient))
+        row = self._connection.execute(SQL["find_dead_letter"], key).fetchone()
+        return None if row is None else read_dead_letter(row, self._names)
+
+    def save_dead_letters(self, letters: Iterable[DeadLetter]) -> None:
+        """See `StoreTransaction`."""
+        write_rows(self._connection, "save_dead_letters", [letter_row(letter, self._names) for letter in letters])
+
+    def save_alert_counts(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """See `StoreTransaction`."""
+        ids = self._names.agent_ids
+        rows = [(ids[agent], reason, count) for (agent, reason), count in counts.items()]
+        write_rows(self._connection, "save_alert_counts", rows)
 
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """See `StoreTransaction`."""
@@ -116,6 +134,7 @@ class SqliteTransaction:
             d.reason,
             d.detail,
             d.result,
+            d.cycles,
         )
 
     def _row(self, message: NewMessage) -> Row:
@@ -141,7 +160,8 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
     newest = connection.execute(SQL["last_accepted_at"]).fetchone()
     sequences = {name: last for _, name, last in connection.execute(SQL["channels"])}
     live = [_delivery(row, names) for row in connection.execute(SQL["live_deliveries"])]
-    return Snapshot(last_message_id, newest[0] if newest else 0, sequences, live)
+    counts = {(names.agent_names[agent], why): count for agent, why, count in connection.execute(SQL["alert_counts"])}
+    return Snapshot(last_message_id, newest[0] if newest else 0, sequences, live, counts)
 
 
 def _delivery(row: Row, names: Names) -> Delivery:
@@ -161,5 +181,6 @@ def _delivery(row: Row, names: Names) -> Delivery:
         reason=row[12],
         detail=row[13],
         result=row[14],
+        cycles=row[15],
         stored=True,
     )

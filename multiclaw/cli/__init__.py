@@ -16,6 +16,7 @@ _VERBS: Final = {
     "demo": "multiclaw.demo.command",
     "send": "multiclaw.cli.messages",
     "recv": "multiclaw.cli.messages",
+    "dead-letters": "multiclaw.cli.dead_letters",
     "adapter": "multiclaw.cli.processes",
     "sidecar": "multiclaw.cli.processes",
     "wait-ready": "multiclaw.cli.readiness",

@@ -1,30 +1,25 @@
 """`send` and `recv`: act as one agent, through its sidecar."""
 
-import asyncio
 import contextlib
 import dataclasses
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import typer
 
-from multiclaw.cli.exits import CONFIGURATION, FAILED, UNAVAILABLE, Exit
-from multiclaw.cli.options import CONFIG_DEFAULT, AsAgent, AsJson, ConfigPath, check_agent, load_config
-from multiclaw.client import Agent, ConfigurationError, InvalidMessage, Message, Receipt, SidecarError, Unavailable
+from multiclaw.cli.acting import act_as, printable
+from multiclaw.cli.exits import FAILED, Exit
+from multiclaw.cli.options import CONFIG_DEFAULT, AsAgent, AsJson, ConfigPath
+from multiclaw.client import Agent, Message, Receipt
 from shared.limits import POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
 from shared.problems import Problem
 from shared.strict_json import decode
 
-_RETRY_SECONDS: Final = 2.0
-"""A person waits, and can press the up arrow: long enough for a sidecar that is just being restarted."""
-
 _STDIN: Final = "-"
-
-T = TypeVar("T")
 
 
 def register(application: typer.Typer) -> None:
@@ -52,7 +47,7 @@ def send(  # noqa: PLR0913 - one parameter for each option
     async def act(agent: Agent) -> Receipt:
         return await agent.send(to, contract, content, task_id=task, thread_id=thread, idempotency_key=key)
 
-    receipt = _act(config, as_agent, act)
+    receipt = act_as(config, as_agent, act)
     print(json.dumps(_answer(receipt)) if as_json else _sentence(receipt))
 
 
@@ -79,39 +74,7 @@ def recv(
         else:
             await _take(await agent.poll(wait, count), ack=ack, as_json=as_json)
 
-    _act(config, as_agent, act)
-
-
-def _act(config_path: Path, name: str, act: Callable[[Agent], Awaitable[T]]) -> T:
-    """Do it as that agent. What the client raises ends the verb with its exit status and what to do next."""
-    config = load_config(config_path)
-    check_agent(config, name)
-
-    async def run() -> T:
-        async with Agent(name, socket=config.sidecar_socket(name), retry_seconds=_RETRY_SECONDS) as agent:
-            return await act(agent)
-
-    try:
-        return asyncio.run(run())
-    except ConfigurationError as error:
-        raise Exit(CONFIGURATION, str(error)) from error
-    except Unavailable as error:
-        next_step = f"see: multiclaw status --config {config_path}"
-        raise Exit(UNAVAILABLE, f"{_refusal(error)}\n{next_step}") from error
-    except SidecarError as error:
-        raise Exit(FAILED, _refusal(error)) from error
-    except InvalidMessage as error:
-        raise Exit(FAILED, f"the message cannot be carried: {error}") from error
-
-
-def _refusal(error: SidecarError) -> str:
-    """The problem in words. A send that may still have happened is repeated safely with its key."""
-    lines = [f"{error.type}: {error.detail}"]
-    if error.field:
-        lines.append(f"field: {error.field}")
-    if error.retryable and error.key is not None:
-        lines.append(f"to try again without a risk of sending twice, add: --key {error.key}")
-    return "\n".join(lines)
+    act_as(config, as_agent, act)
 
 
 def _content(text: str | None, file: str | None) -> Any:
@@ -182,9 +145,4 @@ def _document(message: Message) -> str:
 def _line(message: Message) -> str:
     task = f" task {message.task_id}" if message.task_id else ""
     payload = json.dumps(message.payload, ensure_ascii=False)
-    return _printable(f"{message.to}#{message.sequence} {message.sender} {message.type}{task} {payload}")
-
-
-def _printable(text: str) -> str:
-    """What an agent wrote must not steer the terminal of who reads it."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return printable(f"{message.to}#{message.sequence} {message.sender} {message.type}{task} {payload}")

@@ -9,6 +9,7 @@ from typing import Any, Self, Unpack
 from urllib.parse import quote
 
 from multiclaw.client.batch import send_all
+from multiclaw.client.dead_letters import DeadLetters
 from multiclaw.client.deliveries import MESSAGES_PATH, Deliveries
 from multiclaw.client.discovery import Location, find
 from multiclaw.client.dispatch import Dispatcher
@@ -157,6 +158,11 @@ class Agent:
     async def lineage(self, task_id: str) -> dict[str, Any]:
         """The whole tree a task belongs to, as the API's `LineageView`."""
         return dict(await self._opened.transport.get(f"/v1/tasks/{quote(task_id, safe='')}/lineage"))
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """What to do about deliveries that died; for the orchestrator."""
+        return DeadLetters(self._opened.transport)
 
     async def emergency(self, kind: str, summary: str, details: Any = None) -> dict[str, Any]:
         """Call for help through the host's journal; works without the adapter. May be recorded twice if retried."""

@@ -80,7 +80,7 @@ class Service:
         except Problem as problem:
             answer = problem_answer(problem)
         except Exception:
-            _log.exception("unhandled", extra={"target": request.path})
+            _log.exception("unhandled: %s %s", request.method, request.raw_path)
             answer = problem_answer(Problem("internal", "This is a fault of ours; the log has more."))
         if answer.status == HTTPStatus.UNAUTHORIZED:
             answer.headers["WWW-Authenticate"] = self._security.challenge  # RFC 9110, section 15.5.2

@@ -1,11 +1,12 @@
 """A draft: what an agent asked to send, checked, stamped and ready to be signed when it leaves."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import UUID
 
 from shared.api import SendRequest
+from shared.envelope import KEY_PATTERN
 from shared.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, JSON_DEPTH_MAX
 from shared.model import check
 from shared.problems import Problem
@@ -66,10 +67,8 @@ def count_to_send(sizes: Iterable[int]) -> int:
 def _key(field: str | None, header: str | None) -> str | None:
     if header is None:
         return field
-    try:
-        UUID(header)
-    except ValueError as error:
-        raise Problem("invalid-field", "An idempotency key is a UUID.", field=f"header {KEY_HEADER}") from error
+    if not re.fullmatch(KEY_PATTERN, header):  # as strict as the field: what is queued must be taken later
+        raise Problem("invalid-field", "An idempotency key is a UUID.", field=f"header {KEY_HEADER}")
     if field is not None and field != header:
         detail = "The header and the field name different idempotency keys; send one."
         raise Problem("invalid-field", detail, field=f"header {KEY_HEADER}")

@@ -3,7 +3,7 @@
 from functools import partial
 
 from shared.api import AckRequest, ExtendRequest, NackRequest
-from shared.limits import POLL_MESSAGES_MAX
+from shared.limits import POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
 from shared.model import check
 from shared.web.routes import Answer, Call, json_answer
 from sidecar.acknowledger import Acknowledger
@@ -13,7 +13,7 @@ MESSAGES_DEFAULT = 10
 
 
 class Receiving:
-    """`GET /v1/messages` and what follows a hand-over."""
+    """`GET /v1/messages` and what follows a hand-over. A deployment may wait less long than it is asked to."""
 
     def __init__(self, receiver: Receiver, acknowledger: Acknowledger, wait_seconds_max: float) -> None:
         self._receiver = receiver
@@ -22,7 +22,7 @@ class Receiving:
 
     async def poll(self, call: Call) -> Answer:
         """Messages under a lease; if they cannot be written to the agent they go back at once."""
-        wait = call.query_float("wait", 0.0, 0.0, self._wait_seconds_max)
+        wait = min(call.query_float("wait", 0.0, 0.0, POLL_WAIT_SECONDS_MAX), self._wait_seconds_max)
         count = call.query_int("max", MESSAGES_DEFAULT, 1, POLL_MESSAGES_MAX)
         result = await self._receiver.poll(wait, count)
         answer = json_answer(200, result.wire())

@@ -22,16 +22,19 @@ from shared.api import (
     SidecarHealth,
     TaskView,
 )
-from shared.limits import BATCH_BYTES_MAX, POLL_MESSAGES_MAX
+from shared.limits import BATCH_BYTES_MAX, POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
+from shared.web.dead_letters import dead_letter_routes
 from shared.web.routes import Query, Route
+from sidecar.gateway.dead_letters import DeadLetters
 from sidecar.gateway.receiving import MESSAGES_DEFAULT, Receiving
 from sidecar.gateway.sending import Sending
 from sidecar.gateway.state import METRICS_TYPE, State
 from sidecar.gateway.viewing import Viewing
 
 _SEND_PROBLEMS: Final = (
-    "sender-forged", "sender-not-allowed", "not-a-member", "unknown-recipient", "unknown-contract",
-    "contract-violation", "idempotency-conflict", "expired", "outbox-full", "store-unavailable",
+    "sender-forged", "sender-not-allowed", "approval-required", "not-a-member", "unknown-recipient",
+    "unknown-contract", "contract-violation", "idempotency-conflict", "expired", "queue-full", "outbox-full",
+    "store-unavailable",
 )  # fmt: skip
 _LINK_PROBLEMS: Final = ("adapter-unreachable", "store-unavailable", "shutting-down")
 
@@ -40,14 +43,21 @@ _ESCAPED: Final = 3
 
 
 def routes(
-    sending: Sending, receiving: Receiving, viewing: Viewing, state: State, *, envelope_bytes_max: int, wait_max: float
+    sending: Sending,
+    receiving: Receiving,
+    viewing: Viewing,
+    dead_letters: DeadLetters,
+    state: State,
+    *,
+    envelope_bytes_max: int,
 ) -> list[Route]:
     """Every operation of the agents' API."""
     send_bytes_max = _ESCAPED * envelope_bytes_max
     return [
         *_sends(sending, send_bytes_max),
-        *_receives(receiving, wait_max),
+        *_receives(receiving),
         *_views(viewing),
+        *dead_letter_routes("/v1", dead_letters, _LINK_PROBLEMS),
         *_states(state),
     ]
 
@@ -67,10 +77,10 @@ def _sends(sending: Sending, bytes_max: int) -> list[Route]:
     ]  # fmt: skip
 
 
-def _receives(receiving: Receiving, wait_max: float) -> list[Route]:
+def _receives(receiving: Receiving) -> list[Route]:
     wait = Query(
-        "wait", {"type": "number", "minimum": 0, "maximum": wait_max, "default": 0},
-        "seconds to wait for the first message",
+        "wait", {"type": "number", "minimum": 0, "maximum": POLL_WAIT_SECONDS_MAX, "default": 0},
+        "seconds to wait for the first message; a deployment may grant less",
     )  # fmt: skip
     count = Query(
         "max", {"type": "integer", "minimum": 1, "maximum": POLL_MESSAGES_MAX, "default": MESSAGES_DEFAULT},

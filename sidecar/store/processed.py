@@ -1,9 +1,13 @@
 """Processed-key memory: a message the agent has processed never reaches it again (promise 2)."""
 
+import asyncio
+import contextlib
 import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from shared.clock import Clock
+from shared.problems import Problem
 from shared.times import MICROSECONDS
 from sidecar.store.store import Store, Unit
 
@@ -11,6 +15,9 @@ MEMORY_SECONDS: Final = 31 * 24 * 3_600
 """Longer than any retention of messages that could be handed over again: those live 30 days (promise 15)."""
 
 _PRUNE_ROWS: Final = 1_000
+
+_PRUNE_SECONDS: Final = 3_600.0
+"""How often; nothing rests on it but the size of the file."""
 
 _REMEMBER = (
     "INSERT INTO processed (sender, idempotency_key, result, processed_at_us) VALUES (?, ?, ?, ?) "
@@ -57,6 +64,14 @@ async def recall(store: Store, keys: Iterable[MessageKey]) -> dict[MessageKey, b
         return {key: row[0] for key, row in found if row}
 
     return await store.read(unit)
+
+
+async def keep_pruned(store: Store, clock: Clock) -> None:
+    """Prune now and then, for as long as the process lives; cancel it to end it."""
+    while True:
+        with contextlib.suppress(Problem):  # the store fails; there is a next time
+            await prune(store, clock.wall_us())
+        await asyncio.sleep(_PRUNE_SECONDS)
 
 
 async def prune(store: Store, now_us: int) -> None:

@@ -32,6 +32,11 @@ _AGENTS_API = {
     ("GET", "/v1/channels/{channel}/messages"),
     ("GET", "/v1/tasks/{task_id}"),
     ("GET", "/v1/tasks/{task_id}/lineage"),
+    ("GET", "/v1/dead-letters"),
+    ("GET", "/v1/dead-letters/groups"),
+    ("GET", "/v1/dead-letters/{recipient}/{channel}/{sequence}"),
+    ("POST", "/v1/dead-letters/replay"),
+    ("POST", "/v1/dead-letters/resolve"),
     ("POST", "/v1/emergency"),
     ("GET", "/health"),
     ("GET", "/metrics"),
@@ -47,6 +52,11 @@ _LINK = {
     ("GET", "/link/v1/channels/{channel}/messages"),
     ("GET", "/link/v1/tasks/{task_id}"),
     ("GET", "/link/v1/tasks/{task_id}/lineage"),
+    ("GET", "/link/v1/dead-letters"),
+    ("GET", "/link/v1/dead-letters/groups"),
+    ("GET", "/link/v1/dead-letters/{recipient}/{channel}/{sequence}"),
+    ("POST", "/link/v1/dead-letters/replay"),
+    ("POST", "/link/v1/dead-letters/resolve"),
     ("GET", "/health"),
     ("GET", "/health/live"),
     ("GET", "/metrics"),
@@ -239,6 +249,9 @@ async def test_metrics_and_health_follow_what_happens(short_folder: Path) -> Non
             assert 'multiclaw_queue_depth{agent="qa"} 2.0' in (await link.call("GET", "/metrics")).document
 
 
+_NAMES = {"channel": "product", "task_id": "t", "recipient": "qa", "sequence": "1"}
+
+
 async def test_both_surfaces_describe_all_they_serve(short_folder: Path) -> None:
     """Each OpenAPI document names exactly the promised operations, and every one of them is really there."""
     async with two_agents(short_folder) as (deployment, pm, _):
@@ -246,14 +259,14 @@ async def test_both_surfaces_describe_all_they_serve(short_folder: Path) -> None
         assert document is not None
         assert _operations(document) == _AGENTS_API
         for method, path in _AGENTS_API:
-            answer = await pm.call(method, path.replace("{channel}", "product").replace("{task_id}", "t"), {})
+            answer = await pm.call(method, path.format(**_NAMES), {})
             assert answer.status != 405, path  # and `pm` has held each answer against the document
         async with LinkClient(deployment.config.adapter_socket, deployment.keyring("pm")) as link:
             document = (await link.call("GET", "/openapi.json")).document
             assert _operations(document) == _LINK
             for method, path in _LINK:
                 body = {} if method == "POST" else None
-                told = await link.call(method, path.replace("{channel}", "product").replace("{task_id}", "t"), body)
+                told = await link.call(method, path.format(**_NAMES), body)
                 described = document["paths"][path][method.lower()]["responses"]
                 assert told.status != 405, path
                 assert str(told.status) in described, (method, path, told)

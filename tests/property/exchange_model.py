@@ -21,13 +21,21 @@ class Entry:
     handovers: int = 0
     failures: int = 0
     solo: bool = False
+    hand: int = 0
+    cycles: int = 0
+    closure: str | None = None
     lease_until: float = 0.0
     not_before: float = 0.0
 
     @property
     def shown(self):
         """What is compared with the store."""
-        return self.state, self.reason, self.token, self.handovers, self.failures, self.solo
+        return self.state, self.reason, self.token, self.handovers, self.failures, self.solo, self.cycles
+
+    def die(self, reason):
+        """One more death, and somebody must decide."""
+        self.state, self.reason, self.closure = "dead", reason, None
+        self.cycles += 1
 
 
 @dataclass(eq=False)
@@ -51,6 +59,7 @@ class Model:
 
     messages: list[Message] = field(default_factory=list)
     parked: list[tuple[str, int, int]] = field(default_factory=list)
+    hands: int = 0
 
     def queue(self, recipient):
         """The recipient's live entries in commit order."""
@@ -97,9 +106,9 @@ class Model:
         elif len(self.queue(recipient)) >= QUEUE_MAX:
             oldest = self.evictable(recipient)
             if oldest is not None:
-                oldest.state, oldest.reason = "dead", "overflow"
+                oldest.die("overflow")
             elif not message.critical:
-                entry.state, entry.reason = "dead", "overflow"
+                entry.die("overflow")
         return entry
 
     # Handing over
@@ -107,6 +116,7 @@ class Model:
     def claim(self, recipient, count, now):
         """The batch: in commit order, each with nothing of its line before it but what is in the batch."""
         batch = []
+        self.hands += 1
         for entry in self.queue(recipient):
             if len(batch) == count:
                 break
@@ -115,11 +125,12 @@ class Model:
             if entry.state != "queued" or entry.not_before > now or any(e not in batch for e in ahead):
                 continue
             if entry.message.expires is not None and entry.message.expires <= now:
-                entry.state, entry.reason = "dead", "expired"
+                entry.die("expired")
                 continue
             if entry.solo and batch:
                 break
             entry.state = "leased"
+            entry.hand = self.hands
             entry.handovers += 1
             entry.lease_until = now + LEASE
             batch.append(entry)
@@ -153,13 +164,14 @@ class Model:
         self.release(recipient, entry)
         entry.not_before = now + min(CAP, BASE * 2 ** (entry.failures - 1))
         if entry.failures >= ATTEMPTS:
-            entry.state, entry.reason = "dead", "max-attempts"
+            entry.die("max-attempts")
 
     def release(self, recipient, entry):
-        """Free of charge."""
+        """Free of charge, and with it the later ones of its line that were handed over together with it."""
         queue = [e for e in self.queue(recipient) if e.message.line == entry.message.line]
         for later in queue[queue.index(entry) :]:
-            later.state = "queued"
+            if later.hand == entry.hand:
+                later.state = "queued"
 
     def tick(self, now):
         """Leases lapse, oldest message first."""
@@ -167,3 +179,39 @@ class Model:
             for entry in self.queue(recipient):
                 if entry.state == "leased" and entry.lease_until <= now:
                     self.fail(recipient, entry, now, silent=True)
+            for entry in self.queue(recipient):
+                if entry.state == "queued" and entry.message.expires is not None and entry.message.expires <= now:
+                    entry.die("expired")
+
+    # What is decided about the dead
+
+    def place(self, index):
+        """Mostly an open dead letter, and sometimes any delivery that ever was: its message's number, its recipient."""
+        known = [
+            (number, agent, entry)
+            for number, message in enumerate(self.messages, 1)
+            for agent, entry in message.entries.items()
+            if agent != "adapter"
+        ]
+        dead = [one for one in known if one[2].state == "dead" and one[2].closure is None]
+        chosen = dead if dead and index % 5 else known
+        return chosen[index % len(chosen)][:2]
+
+    def replay(self, recipient, entry, now):
+        """The kind of refusal, or None: then it waits in its old place with a fresh budget."""
+        if entry.state != "dead" or entry.closure is not None:
+            return "not-dead"
+        if entry.message.expires is not None and entry.message.expires <= now:
+            return "expired"
+        if len(self.queue(recipient)) >= QUEUE_MAX + (RESERVE if entry.message.critical else 0):
+            return "queue-full"
+        entry.state, entry.reason, entry.closure = "queued", None, "replayed"
+        entry.failures, entry.not_before, entry.solo = 0, 0.0, False
+        return None
+
+    def resolve(self, entry):
+        """The kind of refusal, or None: then it stays dead and nobody is asked again."""
+        if entry.state != "dead" or entry.closure is not None:
+            return "not-dead"
+        entry.closure = "resolved"
+        return None

@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from adapter.core.commands import Ack, Claim, Extend, GiveBack, Nack, Send, Sent, Tick, Unpark
+from adapter.core.commands import Ack, Claim, Extend, GiveBack, Nack, Replay, Resolve, Send, Sent, Tick, Unpark
 from adapter.core.delivery import State
 from adapter.core.exchange import Exchange
 from adapter.core.policy import Now
@@ -153,6 +153,34 @@ class ExchangeMachine(RuleBasedStateMachine):
         if self.tokens[agent]:
             self._ask(GiveBack(agent, tuple(self._token(agent, index) for index in chosen)), wait=wait)
 
+    @precondition(lambda self: self.model.messages)
+    @rule(index=indexes, wait=more)
+    def replay(self, index, wait):
+        """What is dead is to be tried again; often two say so at once."""
+        place = self.model.place(index)
+        if index % 3 == 0:
+            self._ask(Replay(*place), wait=True)
+        self._ask(Replay(*place), wait=wait)
+
+    @precondition(lambda self: self.model.messages)
+    @rule(index=indexes, wait=more)
+    def resolve(self, index, wait):
+        """What is dead is dealt with."""
+        self._ask(Resolve(*self.model.place(index), "done by hand"), wait=wait)
+
+    @rule(agent=agents, mode=st.sampled_from(["release", "fail", "refuse"]))
+    def the_old_comes_back_beside_the_new(self, agent, mode):
+        """One is refused, the next is handed out, and then the first is replayed, handed out and given up."""
+        self._commit()
+        before = len(self.tokens[agent])
+        self._ask(Claim(agent, 1, 0, park=False))
+        for token in self.tokens[agent][before:]:
+            self._ask(Nack(agent, token, "refuse", "no"))
+            self._ask(Claim(agent, 1, 0, park=False))
+            self._ask(Replay(int(token.split(".")[0], 16), agent))
+            self._ask(Claim(agent, 1, 0, park=False))
+            self._ask(Nack(agent, self.tokens[agent][-1], mode, "no"))
+
     @rule(seconds=st.sampled_from([0.5, 1, 4, 15, 30, 31]), tick=st.integers(0, 4).map(bool))
     def time_passes(self, seconds, tick):
         """Mostly the tick that is due comes, and sometimes it is late."""
@@ -206,7 +234,7 @@ class ExchangeMachine(RuleBasedStateMachine):
         handlers = {
             Send: self._expect_send, Claim: self._expect_claim, Unpark: self._expect_unpark, Ack: self._expect_ack,
             Nack: self._expect_nack, Extend: self._expect_extend, GiveBack: self._expect_give_back,
-            Tick: self._expect_tick,
+            Tick: self._expect_tick, Replay: self._expect_replay, Resolve: self._expect_resolve,
         }  # fmt: skip
         return handlers[type(command)](command, outcome) or (lambda: None)
 
@@ -279,7 +307,7 @@ class ExchangeMachine(RuleBasedStateMachine):
         if entry is None:
             assert outcome.kind == "stale-lease"
         elif command.mode == "refuse":
-            entry.state, entry.reason = "dead", "refused"
+            entry.die("refused")
         elif command.mode == "release":
             self.model.release(command.recipient, entry)
         else:
@@ -304,6 +332,15 @@ class ExchangeMachine(RuleBasedStateMachine):
     def _expect_tick(self, command, outcome):
         self.model.tick(self.seconds)
 
+    def _expect_replay(self, command, outcome):
+        entry = self.model.messages[command.message_id - 1].entries[command.recipient]
+        kind = self.model.replay(command.recipient, entry, self.seconds)
+        assert (outcome.kind if kind else outcome.status) == (kind or "queued")
+
+    def _expect_resolve(self, command, outcome):
+        kind = self.model.resolve(self.model.messages[command.message_id - 1].entries[command.recipient])
+        assert (outcome.kind if kind else outcome.status) == (kind or "dead")
+
     # What must hold at any moment
 
     def _rows_are_the_models(self):
@@ -311,10 +348,22 @@ class ExchangeMachine(RuleBasedStateMachine):
             for number, message in enumerate(self.model.messages, 1):
                 rows = {row.recipient: row for row in store.deliveries_of(number)}
                 assert {
-                    agent: (row.state.word, row.reason, row.token, row.handovers, row.failures, row.solo)
+                    agent: (
+                        row.state.word, row.reason, row.token, row.handovers, row.failures, row.solo, row.cycles
+                    )
                     for agent, row in rows.items()
-                } == {agent: entry.shown for agent, entry in message.entries.items()}
+                } == {agent: entry.shown for agent, entry in message.entries.items()}  # fmt: skip
+                for agent, entry in message.entries.items():
+                    self._letter_is_the_models(store.find_dead_letter(number, agent), entry)
                 assert rows.get("adapter") is None or rows["adapter"].state is State.ACKED
+
+    def _letter_is_the_models(self, letter, entry):
+        """One record for what ever died, and it is open exactly while somebody must decide."""
+        assert (letter is not None) == (entry.cycles > 0)
+        if letter is not None:
+            assert (letter.cycles, letter.closure) == (entry.cycles, entry.closure)
+            assert entry.state != "dead" or letter.last.reason == entry.reason
+            assert (entry.state == "dead") >= (letter.closure != "replayed")
 
     @invariant()
     def queues_are_bounded_and_a_deadline_is_never_missed(self):
@@ -328,6 +377,7 @@ class ExchangeMachine(RuleBasedStateMachine):
             assert sum(not entry.message.critical for entry in queue) <= QUEUE_MAX
             ends = [entry.lease_until for entry in queue if entry.state == "leased"]
             due = self.exchange.next_due_us()
+            ends += [e.message.expires for e in queue if e.state == "queued" and e.message.expires is not None]
             assert not ends or (due is not None and due <= START_US + us(min(ends)))
 
 

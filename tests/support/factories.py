@@ -89,13 +89,15 @@ def policy(
     retry_cap_seconds: float = 60.0,
     queue_max: int = 500,
     critical_reserve: int = 100,
+    alert_window_seconds: float = 10.0,
     jitter: Callable[[], float] = lambda: 1.0,
 ) -> Policy:
     """The default limits, with the longest jitter, and nonces that count."""
     nonces = itertools.count(1)
     retry = RetryPolicy(attempts_max, us(retry_base_seconds), us(retry_cap_seconds))
     queue = QueueLimits(queue_max, critical_reserve)
-    return Policy(us(lease_seconds), retry, queue, jitter, lambda: f"{next(nonces):08x}")
+    window_us = us(alert_window_seconds)
+    return Policy(us(lease_seconds), retry, queue, window_us, jitter, lambda: f"{next(nonces):08x}")
 
 
 def now(seconds: float = 0.0) -> Now:
@@ -104,6 +106,6 @@ def now(seconds: float = 0.0) -> Now:
     return Now(at, at)
 
 
-def exchange(rules: Policy | None = None, snapshot: Snapshot | None = None) -> Exchange:
-    """An exchange of the default agents over an empty store."""
-    return Exchange(list(AGENTS), snapshot or Snapshot(0, 0, {}, []), rules or policy(), now())
+def exchange(rules: Policy | None = None, snapshot: Snapshot | None = None, platform: tuple[str, ...] = ()) -> Exchange:
+    """An exchange of the default agents over an empty store; alerts are made where `platform` has members."""
+    return Exchange(list(AGENTS), snapshot or Snapshot(0, 0, {}, []), rules or policy(), now(), platform)

@@ -3,6 +3,7 @@
 import pytest
 
 from adapter.core.commands import NewMessage, StoredSend
+from adapter.core.dead_letters import Cycle, DeadLetter, closed
 from adapter.core.delivery import State
 from tests.support.engines import ENGINES
 from tests.support.factories import delivery, send
@@ -48,6 +49,7 @@ def fields_of(item):
 FULL = delivery(
     1, "qa", 2**63 - 1, critical=True, expires_at_us=-5, state=State.DEAD, handovers=3, failures=2, solo=True,
     token="1.3.a", lease_until_us=7, not_before_us=8, reason="refused", detail="wörds", result=b"[1]",  # noqa: S106
+    cycles=4,
 )  # fmt: skip
 
 
@@ -168,3 +170,59 @@ def test_a_snapshot_of_nothing_is_empty(engine):
     snapshot = engine.snapshot()
     assert (snapshot.last_message_id, snapshot.last_accepted_at_us, snapshot.live) == (0, 0, [])
     assert not any(snapshot.sequences.values())
+
+
+LETTER = DeadLetter(1, "qa", 2, (Cycle("refused", None, 1, 0, -5), Cycle("max-attempts", "w\u00f6rds\n", 4, 3, 2**53)))
+
+
+def test_a_dead_letter_comes_back_as_it_was_saved(engine):
+    """With its whole history, in its own transaction and in every later one; nobody else's."""
+    with engine.begin() as store:
+        assert store.find_dead_letter(1, "qa") is None
+        store.save_dead_letters([LETTER])
+        assert store.find_dead_letter(1, "qa") == LETTER
+    with engine.begin() as store:
+        assert store.find_dead_letter(1, "qa") == LETTER
+        assert store.find_dead_letter(1, "pm") is None
+        assert store.find_dead_letter(2, "qa") is None
+        assert store.find_dead_letter(1, "nobody") is None
+        assert store.find_delivery(1, "nobody") is None
+
+
+def test_a_dead_letter_is_one_record(engine):
+    """Saving again replaces it; closing it is saving it (BUGLOG B14)."""
+    with engine.begin() as store:
+        store.save_dead_letters([LETTER])
+    ended = closed(LETTER, "resolved", 9, "by hand")
+    with engine.begin() as store:
+        store.save_dead_letters([ended])
+        store.save_dead_letters([ended, DeadLetter(1, "pm", 1, LETTER.history[:1])])
+    with engine.begin() as store:
+        assert store.find_dead_letter(1, "qa") == ended
+        assert (ended.closure, ended.closed_at_us, ended.note) == ("resolved", 9, "by hand")
+        assert store.find_dead_letter(1, "pm").cycles == 1
+
+
+def bury_and_fail(engine):
+    with engine.begin() as store:
+        store.save_dead_letters([LETTER])
+        store.save_alert_counts({("qa", "refused"): 1})
+        raise RollbackError
+
+
+def test_no_dead_letter_of_a_failed_transaction_remains(engine):
+    """Neither the record nor what was to be alerted."""
+    with pytest.raises(RollbackError):
+        bury_and_fail(engine)
+    with engine.begin() as store:
+        assert store.find_dead_letter(1, "qa") is None
+    assert engine.snapshot().alert_counts == {}
+
+
+def test_a_snapshot_holds_what_no_alert_has_told(engine):
+    """The newest count of each agent and reason; those that are told are gone."""
+    with engine.begin() as store:
+        store.save_alert_counts({("qa", "refused"): 1, ("qa", "expired"): 2, ("pm", "refused"): 3})
+    with engine.begin() as store:
+        store.save_alert_counts({("qa", "refused"): 4, ("pm", "refused"): 0})
+    assert engine.snapshot().alert_counts == {("qa", "refused"): 4, ("qa", "expired"): 2}

@@ -2,6 +2,9 @@
 
 import pytest
 
+from adapter.core.contract import Registry
+from shared.canonical import canonical
+from shared.limits import BATCH_BYTES_MAX
 from shared.link import MESSAGES_PATH, POLL_PATH
 from shared.strict_json import encode
 from tests.support.factories import envelope, signed
@@ -150,7 +153,7 @@ async def test_times_at_the_ends_of_the_calendar_are_taken(link):
 
 
 async def test_the_largest_envelope_is_taken_and_one_more_byte_is_not(link):
-    """Measured in canonical form, the signature apart."""
+    """Measured as a sidecar measures it: as compact JSON, the signature apart."""
     pm = await link.client("pm")
     room = link.config.limits.envelope_bytes_max - len(encode(envelope("pm", "@qa", payload={"text": ""})))
     fits, over = (pm.envelope("@qa", payload={"text": "x" * length}) for length in (room, room + 1))
@@ -159,6 +162,41 @@ async def test_the_largest_envelope_is_taken_and_one_more_byte_is_not(link):
     assert [o["code"] for o in await pm.submit(pm.envelope("@qa", payload={"text": "\u00e9" * (room // 2 + 1)}))] == [
         413
     ]
+
+
+async def test_numbers_that_are_longer_in_canonical_form_are_measured_as_they_are_sent(link):
+    """`1e20` has 21 digits when it is signed; what a sidecar has queued by its own measure must not be refused."""
+    pm = await link.client("pm")
+    numbers, another = (pm.envelope("@qa", context=[1e20] * 40_000) for _ in range(2))
+    assert len(encode(numbers)) < link.config.limits.envelope_bytes_max < len(canonical(numbers))
+    assert [outcome["code"] for outcome in await pm.submit(numbers, another)] == [201, 201]
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body")  # aiohttp advises against it; here it is the point
+async def test_the_largest_envelope_that_can_be_configured_travels(start):
+    """It fits a request of the link; one that did not would stand in an outbox for ever."""
+    limit = BATCH_BYTES_MAX - 64 * 1024
+    link = await start(envelope_bytes_max=limit)
+    pm = await link.client("pm")
+    room = limit - len(encode(envelope("pm", "@qa", payload={"text": ""})))
+    assert [o["code"] for o in await pm.submit(pm.envelope("@qa", payload={"text": "x" * room}))] == [201]
+
+
+async def test_a_fault_of_ours_at_one_message_is_not_that_of_its_neighbours(near, monkeypatch):
+    """It is answered apart, so that the sidecar can set it aside, and what stands behind it is held back."""
+    pm = await near.client("pm")
+    find = Registry.find
+
+    def fail(registry, kind):
+        if kind == "query/1":
+            raise RuntimeError("a bug")
+        return find(registry, kind)
+
+    monkeypatch.setattr(Registry, "find", fail)
+    broken = pm.envelope("@qa", type="query/1", payload={"question": "why?"})
+    outcomes = await pm.submit(pm.envelope("@qa"), broken, pm.envelope("@qa"))
+    assert [outcome["code"] for outcome in outcomes] == [201, 500, 424]
+    assert (outcomes[1]["problem"]["type"], outcomes[1]["problem"]["retryable"]) == ("internal", False)
 
 
 @pytest.mark.parametrize(

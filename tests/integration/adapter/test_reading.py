@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from shared import dead_letters as dead
 from shared import link as wire
 from shared.problems import KINDS
 from tests.support.factories import AGENTS
@@ -11,6 +12,7 @@ from tests.support.factories import AGENTS
 PATHS = {
     wire.MESSAGES_PATH, wire.POLL_PATH, wire.ACK_PATH, wire.NACK_PATH, wire.EXTEND_PATH, wire.CHANNEL_PATH,
     wire.TASK_PATH, wire.LINEAGE_PATH, "/health", "/health/live", "/metrics",
+    *(wire.ROOT + path for path in (dead.PATH, dead.GROUPS_PATH, dead.ONE_PATH, dead.REPLAY_PATH, dead.RESOLVE_PATH)),
 }  # fmt: skip
 
 
@@ -151,6 +153,7 @@ async def test_the_document_tells_every_route_and_every_refusal(link):
     }  # fmt: skip
     assert told[wire.ACK_PATH] >= {"stale-lease", "unknown-delivery", "store-unavailable"}
     assert told[wire.CHANNEL_PATH] >= {"range-not-retained", "not-a-member", "unknown-recipient", "invalid-field"}
+    assert told[wire.ROOT + dead.REPLAY_PATH] >= {"not-permitted", "not-dead", "expired", "queue-full", "not-found"}
     assert set.union(*told.values()) <= set(KINDS)
 
 

@@ -49,6 +49,29 @@ async def test_a_deferred_ack_whose_lease_is_over_is_absorbed_later(deployment: 
             assert fake.acks[-1] == {"delivery_ids": ["d1"]}
 
 
+async def test_an_ack_that_was_deferred_stays_given(deployment: Deployment) -> None:
+    """The agent has a 2xx. It acks once more, after the lease has ended: that is a success again, and the message
+    does not come again either."""
+    fake = deployment.fake
+    async with deployment.sidecar("qa") as client:
+        async with deployment.adapter():
+            await until_health(client, adapter_reachable=True)
+            for number in (1, 2):
+                fake.deliver("qa", "product", number, key(number))
+            await client.poll()
+        assert await client.ack("d0") == (200, {"acked": [], "deferred": ["d0"]})
+        fake.lapse("d0")
+        async with deployment.adapter():
+            await until_health(client, deferred_acks=0, breaker="closed")
+            assert await client.ack("d0") == (200, {"acked": ["d0"], "deferred": []})
+            assert (await client.poll(wait=0.1))[1]["messages"] == []
+            fake.lapse("d1")
+            status, problem = await client.ack("d0", "d1")
+            assert (status, problem["type"]) == (409, "stale-lease")
+            assert (problem["stale"], problem["acked"]) == (["d1"], ["d0"])
+            assert [each["delivery_id"] for each in (await client.poll())[1]["messages"]] == ["d3"]
+
+
 async def test_an_unknown_deferred_ack_does_not_hold_up_others(deployment: Deployment) -> None:
     """One that the adapter knows no more is dropped; its neighbours are told."""
     fake = deployment.fake

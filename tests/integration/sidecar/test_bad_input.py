@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.integration.sidecar.harness import Deployment, message, until_health
+from tests.integration.sidecar.harness import Deployment, key, message, until_health
 
 _SMALL = b'{"to":"product","type":"note/1","payload":%s}'
 
@@ -112,3 +112,27 @@ async def test_other_calls_refuse_in_the_same_way(deployment: Deployment) -> Non
         text = {"Content-Type": "text/plain"}
         status, problem = await client.call("POST", "/v1/messages", message(), headers=text)
         assert (status, problem["type"]) == (415, "unsupported-media-type")
+
+
+@pytest.mark.parametrize("form", ["{%s}", "urn:uuid:%s", "hyphens left out"])
+async def test_a_key_in_the_header_is_held_to_the_form_of_the_field(deployment: Deployment, form: str) -> None:
+    """What `uuid.UUID` takes and the adapter does not is refused at once, and not queued to be buried later."""
+    header = form % key(7) if "%" in form else key(7).replace("-", "")
+    async with deployment.sidecar() as client:
+        status, problem = await client.call("POST", "/v1/messages", message(), headers={"Idempotency-Key": header})
+        assert (status, problem["type"], problem["field"]) == (422, "invalid-field", "header Idempotency-Key")
+        assert (await client.health())["outbox_depth"] == 0
+
+
+async def test_long_names_in_a_path_are_no_failure_of_the_link(deployment: Deployment) -> None:
+    """Encoded for the link they would be thrice as long, more than the adapter reads, and open the breaker."""
+    async with deployment.adapter(), deployment.sidecar() as client:
+        await until_health(client, adapter_reachable=True)
+        failures = deployment.config.limits.breaker_failures
+        for path in ("/v1/tasks/%s", "/v1/tasks/%s/lineage", "/v1/channels/%s/messages?from=1&to=1"):
+            for _ in range(failures):
+                status, problem = await client.call("GET", path % ("!" * 4_000))
+                assert (status, problem["type"]) == (422, "invalid-field"), path
+                assert problem["field"] in {"path task_id", "path channel"}
+        assert (await client.call("GET", "/v1/tasks/" + "!" * 128))[0] == 200
+        assert (await client.health())["breaker"] == "closed"

@@ -1,5 +1,6 @@
 """The two doors: a private Unix socket, and loopback TCP with a token; and what is told without either."""
 
+import json
 import os
 import stat
 
@@ -126,5 +127,7 @@ async def test_every_route_is_documented(deployment: Deployment) -> None:
     async with deployment.sidecar() as client:
         _, document = await client.call("GET", "/openapi.json")
         send = document["paths"]["/v1/messages"]["post"]["responses"]
-        assert {"200", "201", "202", "400", "401", "403", "413", "415", "422", "503"} <= set(send)
-        assert len(document["paths"]) == 11
+        assert {"200", "201", "202", "400", "401", "403", "413", "415", "422", "429", "503"} <= set(send)
+        kinds = set(json.dumps(send["403"]).split('"')) | set(json.dumps(send["429"]).split('"'))
+        assert {"approval-required", "queue-full"} <= kinds
+        assert len(document["paths"]) == 16

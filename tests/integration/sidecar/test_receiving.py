@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 
 import aiohttp
 
@@ -223,3 +224,13 @@ async def test_a_poll_whose_answer_was_lost_is_named_once(deployment: Deployment
             assert (await client.poll())[0] == 200
     first, second, third = fake.polls
     assert [first["lost"], second["lost"], third["lost"]] == [[], [first["poll"]], []]
+
+
+async def test_a_deployment_may_wait_less_long_than_it_is_asked_to(deploy: Callable[..., Deployment]) -> None:
+    """A client with its usual wait is served under a short limit too; only what no deployment grants is refused."""
+    deployment = deploy(poll_wait_seconds_max=0.2)
+    async with deployment.adapter(), deployment.sidecar("qa") as client:
+        assert await client.poll(wait=30) == (200, {"messages": [], "gaps": []})
+        assert deployment.fake.polls[-1]["wait"] <= 0.2
+        status, problem = await client.poll(wait=61)
+        assert (status, problem["field"]) == (422, "query wait")

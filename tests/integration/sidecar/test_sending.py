@@ -239,6 +239,27 @@ async def test_one_refused_request_does_not_taint_its_neighbours(deployment: Dep
         assert [outcome["code"] for outcome in answer["outcomes"]] == [201, 400, 201]
 
 
+async def test_nothing_overtakes_while_a_refused_request_is_taken_apart(deployment: Deployment) -> None:
+    """The first message alone meets trouble that passes: those behind it wait for it, the poison is set aside."""
+    first, poison, last = (fresh_key() for _ in range(3))
+    trouble = [Problem("internal", "Once.")]
+
+    def before() -> Problem | None:
+        batch = deployment.fake.batches[-1]
+        if poison in batch:
+            return Problem("malformed-json", "No.", field="")
+        return trouble.pop() if batch == [first] and trouble else None
+
+    async with deployment.adapter(), deployment.sidecar() as client:
+        await until_health(client, adapter_reachable=True)
+        deployment.fake.before_submit = before
+        messages = [message(payload=n, idempotency_key=k) for n, k in enumerate((first, poison, last))]
+        _, answer = await client.call("POST", "/v1/messages/batch", {"messages": messages})
+        assert [outcome["code"] for outcome in answer["outcomes"]] == [202, 202, 202]
+        await until_health(client, outbox_depth=0, outbox_dead=1)
+        assert deployment.fake.order("product") == [0, 2]
+
+
 async def test_a_stale_signature_is_renewed(deployment: Deployment) -> None:
     """`signature-stale` is answered by signing again, at once and once."""
     stale = [Problem("signature-stale", "Old.")]

@@ -16,10 +16,11 @@ from tests.support.factories import claim, exchange, now, send
 class Bench:
     """An exchange, its store, and the time, which tests move."""
 
-    def __init__(self, rules: Policy | None = None) -> None:
+    def __init__(self, rules: Policy | None = None, platform: tuple[str, ...] = ()) -> None:
         self.engine = MemoryEngine()
         self.rules = rules
-        self.exchange: Exchange = exchange(rules)
+        self.platform = platform
+        self.exchange: Exchange = exchange(rules, platform=platform)
         self.seconds = 0.0
 
     def group(self, *commands: Command) -> list[Any]:
@@ -71,9 +72,15 @@ class Bench:
         with self.engine.begin() as store:
             return store.find_delivery(message_id, recipient)
 
+    def letter(self, message_id: int, recipient: str = "qa") -> Any:
+        """The record of a delivery that died, as stored."""
+        with self.engine.begin() as store:
+            return store.find_dead_letter(message_id, recipient)
+
     def restart(self) -> None:
         """The process is gone; a new one reads the store."""
-        self.exchange = Exchange(list(self.exchange.depths()), self.engine.snapshot(), self.policy, now(self.seconds))
+        agents, snapshot = list(self.exchange.depths()), self.engine.snapshot()
+        self.exchange = Exchange(agents, snapshot, self.policy, now(self.seconds), self.platform)
 
     @property
     def policy(self) -> Policy:

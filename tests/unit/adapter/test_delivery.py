@@ -28,9 +28,19 @@ def test_an_unlisted_transition_raises_and_changes_nothing(state, event):
     assert (subject.state, subject.reason) == (state, "before")
 
 
-def test_nothing_leaves_a_final_state():
-    """Acked and dead deliveries stay so."""
-    assert not [state for state, _ in TRANSITIONS if state in {State.ACKED, State.DEAD}]
+def test_nothing_but_a_replay_leaves_a_final_state():
+    """Acked deliveries stay so, and dead ones until somebody decides."""
+    assert [leaving for leaving in TRANSITIONS if leaving[0] in {State.ACKED, State.DEAD}] == [
+        (State.DEAD, Event.REPLAY)
+    ]
+
+
+def test_deaths_are_counted():
+    """Each time it dies, however, and never otherwise."""
+    subject = delivery()
+    for event in (Event.EVICT, Event.REPLAY, Event.LEASE, Event.FAIL, Event.LEASE, Event.REFUSE, Event.REPLAY):
+        subject.move(event)
+    assert subject.cycles == 2
 
 
 def test_every_death_has_a_reason():

@@ -219,3 +219,18 @@ def test_an_illegal_act_leaves_the_mailbox_as_it_was():
     with pytest.raises(ValueError, match=f"cannot {Event.ACK}"):
         box.ack(items[0])
     assert claim(box) == [1]
+
+
+def test_what_is_due_is_kept_for_the_living_only():
+    """A receiver that extends or takes and acks as fast as it can does not make the heap of leases grow."""
+    box = mailbox(*line(1), *line(2, key=2))
+    claim(box)
+    for end in range(1_000, 11_000):
+        box.extend(box.live[1], end)
+        box.ack(box.live[2 + end - 1_000])
+        box.add(delivery(3 + end - 1_000, order_key=2))
+        claim(box)
+    assert len(box._leases) < 200
+    assert box.next_due_us() == LEASE
+    assert lapse(box, 10_998)[0] == 10_002
+    assert lapse(box, 10_999) == [1]

@@ -127,3 +127,11 @@ def test_a_step_tells_who_said_what_and_where(engine):
     assert (first.sender, first.type, first.intent, first.channel) == ("qa", "task.assign/1", "assign", "product")
     assert (second.sender, second.intent, second.channel, second.sequence) == ("pm", "inform", "@qa", 1)
     assert first.timestamp == "2027-01-15T08:00:00.000000Z"
+
+
+def test_a_tree_of_many_steps_is_cut(engine, monkeypatch):
+    """One answer holds a bounded number of steps in all, however many tasks they are spread over."""
+    monkeypatch.setattr("adapter.store.reads._TREE_STEPS_MAX", 5)
+    fill(engine, *(send(task_id=f"t{n % 3}", parent_task_id="root" if n < 3 else None) for n in range(12)))
+    tree = read_tree(engine.connection, engine.names, "t0", INTENTS)
+    assert {task: len(steps) for task, steps in tree.items()} == {"root": 0, "t0": 4, "t1": 1}

@@ -80,7 +80,7 @@ def test_wait_ready_gives_up_with_its_own_status(monkeypatch, deployment):
 @pytest.mark.parametrize("verb", [("recv",), ("send", "--to", "@pm", "--type", "note/1", "--payload", "{}")])
 def test_a_sidecar_that_is_away_has_its_own_status(monkeypatch, deployment, verb):
     """69, and the commands that start it or look at it."""
-    monkeypatch.setattr("multiclaw.cli.messages._RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("multiclaw.cli.acting._RETRY_SECONDS", 0.0)
     result = run(monkeypatch, *verb, "--as", "qa", "--config", deployment)
     assert result.status == 69
     assert "multiclaw sidecar --agent qa" in result.err
@@ -89,7 +89,7 @@ def test_a_sidecar_that_is_away_has_its_own_status(monkeypatch, deployment, verb
 
 def test_a_send_of_unknown_fate_names_the_key_to_repeat_it_with(monkeypatch, deployment):
     """Trying again by hand must not be able to double the message."""
-    monkeypatch.setattr("multiclaw.cli.messages._RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("multiclaw.cli.acting._RETRY_SECONDS", 0.0)
     send = ("send", "--as", "qa", "--to", "@pm", "--type", "note/1", "--payload", "{}", "--config", deployment)
     key = "1c9f2b8e-5d0a-4c1e-9a54-0d8f6a3b7c21"
     assert f"add: --key {key}" in run(monkeypatch, *send, "--key", key).err

@@ -86,6 +86,8 @@ def test_unknown_keys_name_the_nearest_known(tmp_path: Path, extra: str, key: st
         (MINIMAL + "[limits]\nlease_seconds = nan", "limits.lease_seconds"),
         (MINIMAL + "[limits]\nlink_timeout_seconds = inf", "limits.link_timeout_seconds"),
         (MINIMAL + "[limits]\nretry_base_seconds = 9\nretry_cap_seconds = 8", "retry_cap_seconds must not be under"),
+        (MINIMAL + "[limits]\nbreaker_reset_seconds = 31", "breaker_reset_cap_seconds must not be under"),
+        (MINIMAL + "[limits]\nenvelope_bytes_max = 8388608", "limits.envelope_bytes_max"),  # a whole batch
     ],
 )
 def test_bad_values_and_relations_are_faults(tmp_path: Path, text: str, word: str) -> None:

@@ -31,3 +31,14 @@ def test_the_oldest_are_forgotten() -> None:
         handed.add(delivery_id, key)
     assert not handed.know(["d0"])
     assert handed.newest(["d0", "d1", "d2"]) == {"d1": "b", "d2": "a"}
+
+
+def test_a_promise_is_kept_as_long_as_its_hand_over() -> None:
+    """Only what was handed out is promised, and the memory of it is bounded by that of hand-overs."""
+    handed: HandedOut[str] = HandedOut(entries_max=2)
+    handed.add("d0", "a")
+    handed.promise(["d0", "stranger"])
+    assert (handed.promised("d0"), handed.promised("stranger")) == (True, False)
+    handed.add("d1", "b")
+    handed.add("d2", "c")
+    assert not handed.promised("d0")

@@ -1,15 +1,18 @@
 """What the sidecar's store promises, on real SQLite."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shared.clock import Clock
+from shared.problems import Problem
 from shared.times import MICROSECONDS
 from sidecar.core.drafts import Draft
 from sidecar.store.outbox import Outbox
-from sidecar.store.processed import MEMORY_SECONDS, MessageKey, prune, recall, remember
+from sidecar.store.processed import MEMORY_SECONDS, MessageKey, keep_pruned, prune, recall, remember
 from sidecar.store.store import Store, open_store
 
 
@@ -73,3 +76,29 @@ async def test_pruning_counts_back_from_the_newest_record(store: Store) -> None:
     assert await recall(store, [fresh, *old]) == {fresh: None}
     await prune(store, now)
     assert await recall(store, [fresh]) == {fresh: None}
+
+
+async def test_a_sidecar_that_runs_for_months_forgets_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pruning goes on after the start, also after a pass that failed."""
+    monkeypatch.setattr("sidecar.store.processed._PRUNE_SECONDS", 0.01)
+    passes = asyncio.Semaphore(0)
+    faults = [Problem("store-unavailable", "Once.")]
+
+    async def counted(*arguments: Any) -> None:
+        passes.release()
+        if faults:
+            raise faults.pop()
+        await prune(*arguments)
+
+    monkeypatch.setattr("sidecar.store.processed.prune", counted)
+    clock = Clock()
+    old, fresh = MessageKey("pm", "old"), MessageKey("pm", "fresh")
+    pruning = asyncio.ensure_future(keep_pruned(store, clock))
+    async with asyncio.timeout(10):
+        await passes.acquire()
+        await store.commit(remember({old: None}, clock.wall_us() - (MEMORY_SECONDS + 1) * MICROSECONDS))
+        await store.commit(remember({fresh: None}, clock.wall_us()))
+        for _ in range(3):  # the second of them began after the commits, and has ended when the third begins
+            await passes.acquire()
+    pruning.cancel()
+    assert await recall(store, [old, fresh]) == {fresh: None}

@@ -1,0 +1,68 @@
+"""What is decided about the dead: replayed or resolved. Part of the exchange, for its mailboxes.
+
+A replayed delivery re-joins the line of its order key at its original place, that of its message: ahead of every
+later one that is not handed out. What was handed out or acked meanwhile is not called back, neither now nor when
+the replayed one fails.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from adapter.core.changes import Changes
+from adapter.core.commands import Replay, Resolve, Settled
+from adapter.core.dead_letters import DeadLetter
+from adapter.core.delivery import Delivery, State
+from adapter.core.mailbox import Mailbox
+from adapter.core.policy import Now, Policy
+from adapter.core.ports import StoreTransaction
+from shared.limits import REASON_CHARS_MAX
+from shared.problems import Problem
+
+RETRY_AFTER_FULL_SECONDS: Final = 5.0
+
+
+class Reviving:
+    """Decides on dead letters. `changes` is the exchange's own."""
+
+    def __init__(self, mailboxes: Mapping[str, Mailbox], changes: Changes, policy: Policy) -> None:
+        self._mailboxes = mailboxes
+        self._changes = changes
+        self._policy = policy
+
+    def replay(self, replay: Replay, store: StoreTransaction, now: Now) -> Settled:
+        """Queue it again, with a fresh budget.
+
+        Raises `not-dead`, `not-found`, `expired`, `queue-full`, or `unknown-recipient` for an agent that was removed.
+        """
+        delivery, letter = self._open(replay.message_id, replay.recipient, store)
+        if delivery.expires_at_us is not None and delivery.expires_at_us <= now.steady_us:
+            raise Problem("expired", "Its expires_at has passed: it would die again. Resolve it, or send it anew.")
+        mailbox = self._mailboxes.get(replay.recipient)
+        if mailbox is None:
+            raise Problem("unknown-recipient", f"{replay.recipient!r} is no agent any more. Resolve it.")
+        limits, depth = self._policy.queue, len(mailbox.live)
+        if depth >= limits.queue_max + (limits.critical_reserve if delivery.critical else 0):
+            detail = f"The queue of {replay.recipient!r} holds {depth} messages, and a replay evicts none; retry later."
+            raise Problem("queue-full", detail, retry_after=RETRY_AFTER_FULL_SECONDS)
+        mailbox.revive(delivery)
+        self._changes.touch(store, now, delivery)
+        self._changes.close(letter, "replayed", now)
+        return Settled(delivery.state.word)
+
+    def resolve(self, resolve: Resolve, store: StoreTransaction, now: Now) -> Settled:
+        """It stays dead, and nobody needs to look at it again. Raises `not-dead` or `not-found`."""
+        delivery, letter = self._open(resolve.message_id, resolve.recipient, store)
+        self._changes.close(letter, "resolved", now, resolve.note[:REASON_CHARS_MAX] if resolve.note else None)
+        return Settled(delivery.state.word)
+
+    def _open(self, message_id: int, recipient: str, store: StoreTransaction) -> tuple[Delivery, DeadLetter]:
+        place = message_id, recipient
+        delivery = self._changes.delivery(place, store)
+        if delivery is None:
+            raise Problem("not-found", f"No message {message_id} was for {recipient!r}.")
+        letter = self._changes.letter(place, store) if delivery.state is State.DEAD else None
+        if letter is None:
+            raise Problem("not-dead", f"It is {delivery.state.word}; nothing was changed.")
+        if letter.closure is not None:
+            raise Problem("not-dead", f"It was {letter.closure} already; nothing was changed.")
+        return delivery, letter

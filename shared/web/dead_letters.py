@@ -1,0 +1,65 @@
+"""The routes about dead letters, which a sidecar and the adapter have alike."""
+
+from typing import Final, Protocol
+
+from shared import dead_letters as wire
+from shared.web.routes import Answer, Call, Query, Route
+
+_BODY_BYTES_MAX: Final = wire.ITEMS_MAX * 256
+"""An item takes 190 bytes at most when both of its names are of the longest kind."""
+
+
+class Handlers(Protocol):
+    """Who answers them."""
+
+    async def page(self, call: Call) -> Answer:
+        """Open ones."""
+
+    async def one(self, call: Call) -> Answer:
+        """One in full."""
+
+    async def groups(self, call: Call) -> Answer:
+        """Counts."""
+
+    async def replay(self, call: Call) -> Answer:
+        """To be tried again."""
+
+    async def resolve(self, call: Call) -> Answer:
+        """Dealt with."""
+
+
+def dead_letter_routes(root: str, handlers: Handlers, problems: tuple[str, ...]) -> list[Route]:
+    """The routes below `root`; `problems` are those that every one of them has."""
+    filters = (
+        Query("recipient", {"type": "string"}, "only those for this agent"),
+        Query("reason", {"type": "string", "enum": list(wire.REASONS)}, "only those that died for this"),
+        Query("before", {"type": "string", "format": "date-time"}, "only those that died before this"),
+        Query("limit", {"type": "integer", "minimum": 1, "maximum": wire.ITEMS_MAX, "default": wire.ITEMS_DEFAULT},
+              "most to give"),
+        Query("after", {"type": "string", "pattern": wire.CURSOR_PATTERN}, "`next` of an earlier page"),
+    )  # fmt: skip
+    every = (*problems, "not-permitted")
+    return [
+        Route(
+            "GET", root + wire.PATH, "list_dead_letters", "Open dead letters, for the orchestrator.", handlers.page,
+            {200: wire.DeadLetterPage}, query=filters, problems=every,
+        ),
+        Route(
+            "GET", root + wire.GROUPS_PATH, "group_dead_letters", "Open dead letters by recipient and reason.",
+            handlers.groups, {200: wire.DeadLetterGroups}, problems=every,
+        ),
+        Route(
+            "GET", root + wire.ONE_PATH, "read_dead_letter", "One dead letter with its history and its message.",
+            handlers.one, {200: wire.DeadLetterRecord}, problems=(*every, "not-found"),
+        ),
+        Route(
+            "POST", root + wire.REPLAY_PATH, "replay_dead_letters", "Queue dead letters again.", handlers.replay,
+            {200: wire.ReplayAnswer}, body=wire.ReplayRequest, body_bytes_max=_BODY_BYTES_MAX,
+            problems=(*every, "not-dead", "expired", "queue-full", "not-found", "unknown-recipient"),
+        ),
+        Route(
+            "POST", root + wire.RESOLVE_PATH, "resolve_dead_letters", "Close dead letters that are dealt with.",
+            handlers.resolve, {200: wire.ResolveAnswer}, body=wire.ResolveRequest, body_bytes_max=_BODY_BYTES_MAX,
+            problems=(*every, "not-dead", "not-found"),
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,124 @@
+"""What a statement costs must not grow with the store: none that runs per message or per hand-over walks a table."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adapter.store import rows
+from adapter.store.queries import SCHEMA, SQL
+from shared.database import Database, open_database
+
+_MESSAGES = 10_000
+_LIVE = 100
+
+# Small by nature (as many rows as agents or channels have names), or read once, when the store is opened.
+_WALKS = {
+    "agents": "SCAN agents",
+    "channels": "SCAN channels",
+    "last_message_id": "SEARCH channels",
+    "last_accepted_at": "SCAN messages",  # backwards along its key, for one row: see the test of it
+    "live_deliveries": "SCAN deliveries USING INDEX deliveries_live",  # as long as the queues
+    "alert_counts": "SCAN alert_counts",  # a row for each agent and reason
+    "dead_letter_groups": "SCAN dead_letters USING COVERING INDEX dead_letters_groups",  # what is open, for a person
+}
+
+_FILL = """
+WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < :messages)
+INSERT INTO messages (id, channel_id, sequence, sender_id, idempotency_key, content_sha256, accepted_at_us,
+                      keep_forever, task_id, parent_task_id, envelope)
+SELECT i, i % 10 + 1, i / 10, i % 7 + 1, randomblob(16), randomblob(32), i, 0,
+       CASE i % 2 WHEN 0 THEN 't' || (i % 500) END, CASE i % 4 WHEN 0 THEN 't' || (i % 50) END, zeroblob(200)
+FROM n
+"""
+_FILL_DELIVERIES = """
+INSERT INTO deliveries (message_id, recipient_id, state, order_key, critical, handovers, failures, cycles, solo,
+                        lease_until_us, not_before_us)
+SELECT m.id, r.column1, CASE WHEN m.id > :messages - :live THEN 0 ELSE 2 END, 1, 0, 0, 0, 0, 0, 0, 0
+FROM messages AS m CROSS JOIN (VALUES (1), (2), (3), (4)) AS r
+"""
+
+
+@pytest.fixture(params=[False, True], ids=["as it stands", "analysed"])
+async def store(request, tmp_path: Path) -> Database:
+    """A store of some size, on the library and with the settings of the adapter."""
+    database = await open_database(tmp_path / "store.db", SCHEMA)
+
+    def fill(connection) -> None:
+        values = {"messages": _MESSAGES, "live": _LIVE}
+        connection.execute("BEGIN")
+        connection.executemany(SQL["insert_agent"], [(f"agent-{n}",) for n in range(7)])
+        connection.executemany(SQL["insert_channel"], [(f"channel-{n}",) for n in range(10)])
+        connection.execute(_FILL, values)
+        connection.execute(_FILL_DELIVERIES, values)
+        connection.execute("COMMIT")
+        if request.param:
+            connection.execute("ANALYZE")
+
+    try:
+        await database.run(fill)
+        yield database
+    finally:
+        await database.close()
+
+
+def texts(name: str) -> Iterator[str]:
+    """A statement as it is run: with one row, with a few, and with as many as one statement takes."""
+    if "{rows}" not in SQL[name]:
+        yield SQL[name]
+        return
+    for count in (1, 2, 64):
+        yield rows._text(name, width(SQL[name]), count)
+
+
+def width(text: str) -> int:
+    """Values of one row: as many as columns are named of it, else as the insertion lists."""
+    named = [int(number) for number in re.findall(r"\bcolumn(\d+)", text)]
+    return max(named) if named else text.partition(")")[0].count(",") + 1
+
+
+def plan(connection, text: str) -> list[str]:
+    """The steps of a statement, without those that read the rows that came with it."""
+    steps = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + text, [0] * text.count("?"))]
+    given = re.compile(
+        r"SCAN (CONSTANT ROW|\d+ CONSTANT ROWS|\d+-ROW VALUES CLAUSE|new|wanted)|(MATERIALIZE|CO-ROUTINE) \w+"
+    )
+    return [step for step in steps if not given.fullmatch(step)]
+
+
+@pytest.mark.parametrize("name", sorted(set(SQL) - set(_WALKS)))
+async def test_no_hot_statement_walks_a_table(store: Database, name: str) -> None:
+    """Every step of it searches by a key or an index that names all it looks for."""
+    for text in texts(name):
+        for step in await store.run(lambda connection, text=text: plan(connection, text)):
+            assert step.startswith("SEARCH") or step == "USE TEMP B-TREE FOR DISTINCT", (text, step)
+            assert "(" in step or step.startswith("USE"), (text, step)
+
+
+@pytest.mark.parametrize(("name", "step"), sorted(_WALKS.items()))
+async def test_what_walks_is_small_or_runs_once(store: Database, name: str, step: str) -> None:
+    """The exceptions, each with the one walk it is allowed."""
+    assert [await store.run(lambda connection: plan(connection, SQL[name]))] == [[step]]
+
+
+@pytest.mark.parametrize("name", ["last_accepted_at", "live_deliveries"])
+async def test_opening_reads_what_is_live_and_no_more(store: Database, name: str) -> None:
+    """A restart steps through as much as the queues hold, not through the store (promise 10)."""
+
+    def steps(connection) -> int:
+        taken = 0
+
+        def count() -> int:
+            nonlocal taken
+            taken += 1
+            return 0
+
+        connection.set_progress_handler(count, 10)
+        with contextlib.closing(connection.execute(SQL[name])) as cursor:
+            cursor.fetchall()
+        connection.set_progress_handler(None, 0)
+        return taken * 10
+
+    assert await store.run(steps) < 4 * _LIVE * 50
