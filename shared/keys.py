@@ -46,7 +46,10 @@ class Keyring:
 
     def find(self, key_id: str) -> Key | None:
         """The key of that id, if this agent has it."""
-        return next((key for key in self.keys if key.key_id == key_id), None)
+        for key in self.keys:  # one or two, looked at with every request: no generator
+            if key.key_id == key_id:
+                return key
+        return None
 
 
 def key_path(folder: Path, agent: str) -> Path:

@@ -92,13 +92,13 @@ def _check_depth(data: bytes) -> None:
 def _holds_odd_number(value: Any) -> bool:
     """Whether a number in it equals its own re-serialisation and yet is refused: wide integers, and minus zero."""
     kind = type(value)
+    if kind is dict:
+        return any(type(item) is not str and _holds_odd_number(item) for item in value.values())
+    if kind is list:
+        return any(type(item) is not str and _holds_odd_number(item) for item in value)
     if kind is int:
         return not -INTEGER_MAX <= value <= INTEGER_MAX
-    if kind is float:
-        return value == 0 and math.copysign(1, value) < 0
-    if kind is dict:
-        return any(map(_holds_odd_number, value.values()))
-    return kind is list and any(map(_holds_odd_number, value))
+    return kind is float and value == 0 and math.copysign(1, value) < 0
 
 
 def _decode_slowly(data: bytes) -> Any:
