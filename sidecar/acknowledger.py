@@ -12,10 +12,10 @@ from typing import Any
 
 from shared.api import AckRequest
 from shared.clock import Clock
-from shared.limits import RESULT_BYTES_MAX
 from shared.link import ACK_PATH, EXTEND_PATH, NACK_PATH
 from shared.problems import Problem
-from shared.strict_json import encode, pointer
+from shared.results import encoded_results
+from shared.strict_json import encode
 from sidecar.core.ack_bodies import ack_body, unless_stale
 from sidecar.core.hand_over import Handed
 from sidecar.core.handed_out import HandedOut
@@ -50,7 +50,8 @@ class Acknowledger:
 
     async def acknowledge(self, request: AckRequest) -> dict[str, Any]:
         """The `AckAnswer`. While the adapter is away the ids are `deferred`; its refusals are passed on."""
-        results = _encoded_results(request)
+        given = encoded_results(request)
+        results = {delivery_id: given.get(delivery_id) for delivery_id in request.delivery_ids}
         keys = self._handed.newest(results)
         while await self.settled(keys.values()):
             keys = self._handed.newest(results)
@@ -132,18 +133,3 @@ class Acknowledger:
         if save_seen is not None:  # submitted in the same turn, so both share one transaction
             self._store.commit(save_seen).add_done_callback(asyncio.Future.exception)
         await saving
-
-
-def _encoded_results(request: AckRequest) -> dict[str, bytes | None]:
-    """Every delivery id with its encoded result, or a `Problem`."""
-    results = request.results or {}
-    strangers = [delivery_id for delivery_id in results if delivery_id not in request.delivery_ids]
-    if strangers:
-        detail = f"A result is given for {strangers[0]!r}, which is not among `delivery_ids`."
-        raise Problem("invalid-field", detail, field=pointer(("results", strangers[0])))
-    encoded = {each: encode(results[each]) if each in results else None for each in request.delivery_ids}
-    for delivery_id, result in encoded.items():
-        if result is not None and len(result) > RESULT_BYTES_MAX:
-            detail = f"A result may have {RESULT_BYTES_MAX} bytes; send larger work as a message."
-            raise Problem("invalid-field", detail, field=pointer(("results", delivery_id)))
-    return encoded

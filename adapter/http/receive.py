@@ -7,11 +7,9 @@ import orjson
 from adapter.broker import Broker
 from adapter.core.commands import Ack, Extend, Extended, HandedOver, Nack, Settled
 from shared.api import AckRequest, ExtendRequest, NackRequest
-from shared.limits import RESULT_BYTES_MAX
 from shared.link import PollRequest
 from shared.model import check
-from shared.problems import Problem
-from shared.strict_json import encode
+from shared.results import encoded_results
 from shared.times import MICROSECONDS, iso
 from shared.web.routes import Answer, Call, json_answer
 
@@ -34,7 +32,7 @@ class Receive:
     async def ack(self, call: Call) -> Answer:
         """The acked ids; 409 `stale-lease` when one had ended, the others being acked."""
         request = check(AckRequest, call.json())
-        acked = await self._broker.ask(Ack(call.agent, tuple(request.delivery_ids), _results(request)))
+        acked = await self._broker.ask(Ack(call.agent, tuple(request.delivery_ids), encoded_results(request)))
         return json_answer(200, {"acked": acked})
 
     async def nack(self, call: Call) -> Answer:
@@ -62,15 +60,3 @@ def _delivery(message: HandedOver) -> dict[str, Any]:
         "lease_expires_at": iso(message.lease_until_us),
         "envelope": orjson.Fragment(message.envelope),
     }
-
-
-def _results(request: AckRequest) -> dict[str, bytes]:
-    results = {token: encode(result) for token, result in (request.results or {}).items()}
-    for token, result in results.items():
-        where = f"/results/{token}"
-        if token not in request.delivery_ids:
-            raise Problem("invalid-field", f"{token!r} has a result and is not acked here.", field=where)
-        if len(result) > RESULT_BYTES_MAX:
-            detail = f"A result may have {RESULT_BYTES_MAX} bytes; send what is larger as a message."
-            raise Problem("invalid-field", detail, field=where)
-    return results
