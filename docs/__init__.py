@@ -1,0 +1,1 @@
+"""The documents, and what of them is generated."""
