@@ -52,7 +52,7 @@ def is_alert(envelope: bytes) -> bool:
     return str(decode_object(envelope).get("type")).startswith(_FAMILY)
 
 
-def dead_letter_alert(subject: Subject, count: int, recipients: tuple[str, ...], message_id: int) -> Send:
+def dead_letter_alert(subject: Subject, count: int, message_id: int) -> Send:
     """The adapter's own message about `count` deaths; `message_id`, which is never used twice, makes its key.
 
     It carries no signature: no sidecar sent it, and the link's answer, which is sealed, vouches for it.
@@ -73,7 +73,6 @@ def dead_letter_alert(subject: Subject, count: int, recipients: tuple[str, ...],
         idempotency_key=bytes.fromhex(digest),
         content_sha256=content_sha256(envelope),
         channel=PLATFORM,
-        recipients=recipients,
         order_key=order_key(envelope),
         critical=True,
         keep_forever=False,

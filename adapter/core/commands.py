@@ -15,7 +15,6 @@ class Send:
     idempotency_key: bytes
     content_sha256: bytes
     channel: str
-    recipients: tuple[str, ...]
     order_key: int
     critical: bool
     keep_forever: bool

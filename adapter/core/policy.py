@@ -9,7 +9,10 @@ from adapter.core.retry import RetryPolicy
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The numbers of a deployment, and chance: `jitter` in [0, 1), `nonce` a fresh short text."""
+    """The numbers of a deployment, and chance: `jitter` in [0, 1), `nonce` a fresh short text.
+
+    An `alert_window_us` of 0 means that nobody is told of dead letters.
+    """
 
     lease_us: int
     retry: RetryPolicy

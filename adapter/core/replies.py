@@ -12,7 +12,7 @@ _INHERITED: Final = ("thread_id", "correlation_id")
 
 
 def inherit(
-    send: Send, last_sequence: Callable[[str, int], int], envelope_at: Callable[[str, int], bytes | None]
+    send: Send, last_sequence: Callable[[str], int], envelope_at: Callable[[str, int], bytes | None]
 ) -> dict[str, Any]:
     """The envelope with the thread and correlation of the message it replies to, where it leaves them out.
 
@@ -24,7 +24,7 @@ def inherit(
     if sequence is None:
         return envelope
     channel = direct_channel(send.sender) if send.channel.startswith("@") else send.channel
-    last = last_sequence(channel, 0)
+    last = last_sequence(channel)
     if sequence > last:
         detail = f"{channel} has no message {sequence}; its newest is {last}."
         raise Problem("invalid-field", detail, field="/reply_to_sequence_id")

@@ -8,12 +8,11 @@ the replayed one fails.
 from collections.abc import Mapping
 from typing import Final
 
-from adapter.core.changes import Changes
+from adapter.core.books import Books, Decide
 from adapter.core.commands import Replay, Resolve, Settled
 from adapter.core.dead_letters import DeadLetter
 from adapter.core.delivery import Delivery, State
-from adapter.core.mailbox import Mailbox
-from adapter.core.policy import Now, Policy
+from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
 from shared.limits import REASON_CHARS_MAX
 from shared.problems import Problem
@@ -22,12 +21,22 @@ RETRY_AFTER_FULL_SECONDS: Final = 5.0
 
 
 class Reviving:
-    """Decides on dead letters. `changes` is the exchange's own."""
+    """Decides on dead letters."""
 
-    def __init__(self, mailboxes: Mapping[str, Mailbox], changes: Changes, policy: Policy) -> None:
-        self._mailboxes = mailboxes
-        self._changes = changes
-        self._policy = policy
+    def __init__(self, books: Books) -> None:
+        self._mailboxes = books.mailboxes
+        self._changes = books.changes
+        self._policy = books.policy
+
+    def handlers(self) -> Mapping[type, Decide]:
+        """See `Part`."""
+        return {Replay: self.replay, Resolve: self.resolve}
+
+    def next_due_us(self) -> None:
+        """See `Part`: what is decided is done at once."""
+
+    def tick(self, store: StoreTransaction, now: Now) -> None:
+        """See `Part`."""
 
     def replay(self, replay: Replay, store: StoreTransaction, now: Now) -> Settled:
         """Queue it again, with a fresh budget.

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Final
 
-from adapter.core.changes import Changes
-from adapter.core.commands import Ack, Extend, Extended, GiveBack, Nack, Settled, Tick
+from adapter.core.books import Books, Decide
+from adapter.core.commands import Ack, Extend, Extended, GiveBack, Nack, Settled
 from adapter.core.delivery import Delivery, State
 from adapter.core.mailbox import Mailbox
-from adapter.core.policy import Now, Policy
+from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
 from shared.limits import REASON_CHARS_MAX
 from shared.problems import Problem
@@ -16,12 +16,21 @@ _MESSAGE_ID_DIGITS_MAX: Final = 15  # hexadecimal, so 60 bits
 
 
 class Settling:
-    """Decides on hand-overs. `changes` is the exchange's own: what is put there is stored with the group."""
+    """Decides on hand-overs."""
 
-    def __init__(self, mailboxes: Mapping[str, Mailbox], changes: Changes, policy: Policy) -> None:
-        self._mailboxes = mailboxes
-        self._changes = changes
-        self._policy = policy
+    def __init__(self, books: Books) -> None:
+        self._mailboxes = books.mailboxes
+        self._changes = books.changes
+        self._policy = books.policy
+
+    def handlers(self) -> Mapping[type, Decide]:
+        """See `Part`."""
+        return {Ack: self.ack, Nack: self.nack, GiveBack: self.give_back, Extend: self.extend}
+
+    def next_due_us(self) -> int | None:
+        """See `Part`: a lease may lapse, or a waiting delivery become ready or expire."""
+        dues = (mailbox.next_due_us() for mailbox in self._mailboxes.values())
+        return min((due for due in dues if due is not None), default=None)
 
     def ack(self, ack: Ack, store: StoreTransaction, now: Now) -> list[str]:
         """The acked tokens; raises `stale-lease` when one had ended, the others being acked all the same."""
@@ -72,7 +81,7 @@ class Settling:
             if delivery is not None and delivery.holds(token):
                 self._changes.touch(store, now, *mailbox.release(delivery))
 
-    def tick(self, _: Tick, store: StoreTransaction, now: Now) -> None:
+    def tick(self, store: StoreTransaction, now: Now) -> None:
         """Fail what lapsed, make ready what has waited long enough, and end what waited for too long."""
         for mailbox in self._mailboxes.values():
             mailbox.wake(now.steady_us)  # else what nobody polls for would stay due, and tick without end

@@ -6,8 +6,8 @@ from typing import Any
 from adapter.broker import Broker
 from adapter.core.commands import RecipientReport, Send, SendBatch, Sent
 from adapter.core.contract import Registry, role_of
-from adapter.core.exchange import held_back
 from adapter.core.routing import Topology, order_key
+from adapter.core.sending import held_back
 from adapter.http.auth import LinkAuth
 from shared.clock import Clock
 from shared.envelope import Envelope, content_sha256
@@ -85,7 +85,6 @@ class Submit:
             idempotency_key=bytes.fromhex(model.idempotency_key.replace("-", "")),
             content_sha256=content_sha256(envelope),
             channel=model.to,
-            recipients=self._topology.recipients(model.to, agent),
             order_key=order_key(envelope),
             critical=contract.critical,
             keep_forever=contract.definition.retention == "contract",

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from adapter.core.commands import Command, HandedOver
 from adapter.core.exchange import Exchange
 from adapter.core.policy import Now, Policy
-from adapter.core.routing import PLATFORM, Topology
+from adapter.core.routing import Topology
 from adapter.store.names import Names
 from adapter.store.queries import SCHEMA, SQL
 from adapter.store.transaction import SqliteTransaction, load_snapshot
@@ -134,9 +134,7 @@ class Store:
         with transaction(connection):
             names = Names.register(connection, (*self._topology.roles, ADAPTER), self._topology.members)
             connection.execute(SQL["save_opening"], (self._clock.wall_us(),))
-        snapshot = load_snapshot(connection, names)
-        platform = self._topology.members.get(PLATFORM, ())
-        return Exchange(list(self._topology.roles), snapshot, self._policy, self._now(), platform), names
+        return Exchange(self._topology, load_snapshot(connection, names), self._policy, self._now()), names
 
     def _apply(self, connection: sqlite3.Connection, commands: list[Command]) -> Committed:
         exchange, names = self._exchange, self._names

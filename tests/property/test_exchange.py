@@ -18,10 +18,11 @@ from shared.problems import Problem
 from tests.property.exchange_model import ATTEMPTS, BASE, CAP, LEASE, QUEUE_MAX, RESERVE, Message, Model
 from tests.support.clock import us
 from tests.support.engines import ENGINES
-from tests.support.factories import START_US, new_key, now, policy, send
+from tests.support.factories import START_US, new_key, now, policy, send, topology
 
 RECIPIENTS = {"product": ("pm", "engineering", "qa"), "platform": ("pm", "engineering", "adapter"), "@qa": ("qa",)}
 AGENTS = ["pm", "engineering", "qa"]
+TOPOLOGY = topology(tuple(AGENTS))
 GROUP_MAX = 6
 
 agents = st.sampled_from(AGENTS)
@@ -61,7 +62,7 @@ class ExchangeMachine(RuleBasedStateMachine):
             self.engine.close()
 
     def _load(self):
-        self.exchange = Exchange(AGENTS, self.engine.snapshot(), self.policy, self._now())
+        self.exchange = Exchange(TOPOLOGY, self.engine.snapshot(), self.policy, self._now())
         self.model.parked.clear()
 
     def _now(self) -> Now:
@@ -90,7 +91,7 @@ class ExchangeMachine(RuleBasedStateMachine):
         """A new message."""
         expires = None if life is None else START_US + us(self.seconds + life)
         command = send(
-            "pm", to, recipients=RECIPIENTS[to], critical=critical, expires_at_us=expires, task_id=task,
+            "pm", to, critical=critical, expires_at_us=expires, task_id=task,
             payload={"n": len(self.sends)},
         )  # fmt: skip
         self.sends.append(command)
@@ -108,7 +109,7 @@ class ExchangeMachine(RuleBasedStateMachine):
         """A key that is used twice for two things."""
         known = self.sends[index % len(self.sends)]
         key = known.envelope["idempotency_key"]
-        self._ask(send("pm", recipients=RECIPIENTS["product"], idempotency_key=key, payload=new_key()), wait=wait)
+        self._ask(send("pm", idempotency_key=key, payload=new_key()), wait=wait)
 
     @rule(agent=agents, count=st.integers(1, 5), park=st.booleans(), wait=more)
     def poll(self, agent, count, park, wait):
@@ -218,7 +219,7 @@ class ExchangeMachine(RuleBasedStateMachine):
     @rule(agent=agents, count=st.integers(1, 5))
     def a_group_is_rolled_back(self, agent, count):
         """The disk was full: nothing of the group happened, and memory is read again."""
-        group = [*self.group, Claim(agent, count, 0, park=True), send(recipients=RECIPIENTS["product"]), Tick()]
+        group = [*self.group, Claim(agent, count, 0, park=True), send(), Tick()]
         self.group = []
         try:
             with self.engine.begin() as store:
@@ -246,7 +247,7 @@ class ExchangeMachine(RuleBasedStateMachine):
         asked = Message(
             command.sender, envelope["idempotency_key"], content, command.channel, line, command.critical, expires
         )
-        message, word = self.model.send(asked, command.recipients, self.seconds)
+        message, word = self.model.send(asked, RECIPIENTS[command.channel], self.seconds)
         if word in ("new", "duplicate"):
             assert isinstance(outcome, Sent), outcome
             assert (outcome.duplicate, outcome.channel, outcome.sequence) == (

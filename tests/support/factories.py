@@ -47,19 +47,19 @@ def signed(unsigned: dict[str, Any], keys: Keyring, now_us: int) -> dict[str, An
     return sign_envelope(unsigned, keys.current, now_us)
 
 
-def topology() -> Topology:
-    """The default one, with the adapter in `platform`."""
-    members = dict(CHANNELS) | {f"@{agent}": (agent,) for agent in AGENTS}
-    return Topology(members | {"platform": (*CHANNELS["platform"], "adapter")}, dict(ROLES))
+def topology(agents: tuple[str, ...] = AGENTS, **channels: tuple[str, ...]) -> Topology:
+    """The default one, with the adapter in `platform`; `channels` replaces those it names."""
+    members = dict(CHANNELS) | {"platform": (*CHANNELS["platform"], "adapter")} | channels
+    present = {name: tuple(one for one in who if one in (*agents, "adapter")) for name, who in members.items()}
+    return Topology(present | {f"@{agent}": (agent,) for agent in agents}, {agent: ROLES[agent] for agent in agents})
 
 
 def send(sender: str = "pm", to: str = "product", **fields: Any) -> Send:
-    """A send command. `recipients`, `critical`, `keep_forever` and `expires_at_us` are the command's; the rest is
-    the envelope's."""
+    """A send command. `critical`, `keep_forever` and `expires_at_us` are the command's; the rest is the
+    envelope's."""
     own = {"critical": False, "keep_forever": False, "expires_at_us": None}
-    own |= {name: fields.pop(name) for name in (*own, "recipients") if name in fields}
+    own |= {name: fields.pop(name) for name in tuple(own) if name in fields}
     content = envelope(sender, to, **fields)
-    own.setdefault("recipients", topology().members.get(to, ()))
     return Send(
         envelope=content,
         sender=sender,
@@ -89,10 +89,10 @@ def policy(
     retry_cap_seconds: float = 60.0,
     queue_max: int = 500,
     critical_reserve: int = 100,
-    alert_window_seconds: float = 10.0,
+    alert_window_seconds: float = 0.0,
     jitter: Callable[[], float] = lambda: 1.0,
 ) -> Policy:
-    """The default limits, with the longest jitter, and nonces that count."""
+    """The default limits, with no alerts, the longest jitter, and nonces that count."""
     nonces = itertools.count(1)
     retry = RetryPolicy(attempts_max, us(retry_base_seconds), us(retry_cap_seconds))
     queue = QueueLimits(queue_max, critical_reserve)
@@ -106,6 +106,8 @@ def now(seconds: float = 0.0) -> Now:
     return Now(at, at)
 
 
-def exchange(rules: Policy | None = None, snapshot: Snapshot | None = None, platform: tuple[str, ...] = ()) -> Exchange:
-    """An exchange of the default agents over an empty store; alerts are made where `platform` has members."""
-    return Exchange(list(AGENTS), snapshot or Snapshot(0, 0, {}, []), rules or policy(), now(), platform)
+def exchange(
+    rules: Policy | None = None, snapshot: Snapshot | None = None, members: Topology | None = None
+) -> Exchange:
+    """An exchange of the default agents over an empty store."""
+    return Exchange(members or topology(), snapshot or Snapshot(0, 0, {}, []), rules or policy(), now())

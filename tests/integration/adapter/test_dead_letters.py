@@ -248,7 +248,7 @@ def fill(path, count):
     with engine.begin() as store:
         assert isinstance(store, SqliteTransaction)
         for number in range(1, count + 1):
-            command = send(to="@qa", recipients=("qa",))
+            command = send(to="@qa")
             body = json.dumps(command.envelope | {"channel_sequence_id": number}).encode()
             store.add_message(NewMessage(number, number, number, command, body))
             closure = "resolved" if number % 5 == 0 else None

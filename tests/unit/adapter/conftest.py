@@ -8,19 +8,20 @@ import pytest
 from adapter.core.commands import Ack, Command, HandedOver, Nack, Sent, Tick
 from adapter.core.exchange import Exchange
 from adapter.core.policy import Policy
+from adapter.core.routing import Topology
 from shared.problems import Problem
 from tests.support.engines import MemoryEngine, ask
-from tests.support.factories import claim, exchange, now, send
+from tests.support.factories import claim, exchange, now, policy, send, topology
 
 
 class Bench:
     """An exchange, its store, and the time, which tests move."""
 
-    def __init__(self, rules: Policy | None = None, platform: tuple[str, ...] = ()) -> None:
+    def __init__(self, rules: Policy | None = None, members: Topology | None = None) -> None:
         self.engine = MemoryEngine()
-        self.rules = rules
-        self.platform = platform
-        self.exchange: Exchange = exchange(rules, platform=platform)
+        self.policy = rules or policy()
+        self.topology = members or topology()
+        self.exchange: Exchange = exchange(self.policy, members=self.topology)
         self.seconds = 0.0
 
     def group(self, *commands: Command) -> list[Any]:
@@ -79,13 +80,7 @@ class Bench:
 
     def restart(self) -> None:
         """The process is gone; a new one reads the store."""
-        agents, snapshot = list(self.exchange.depths()), self.engine.snapshot()
-        self.exchange = Exchange(agents, snapshot, self.policy, now(self.seconds), self.platform)
-
-    @property
-    def policy(self) -> Policy:
-        """The rules in force."""
-        return self.rules or self.exchange._policy
+        self.exchange = Exchange(self.topology, self.engine.snapshot(), self.policy, now(self.seconds))
 
 
 @pytest.fixture

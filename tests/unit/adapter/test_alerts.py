@@ -10,16 +10,15 @@ from adapter.core.commands import Nack
 from shared.envelope import StoredEnvelope
 from shared.model import check
 from tests.support.clock import us
-from tests.support.factories import START_US, policy, send
+from tests.support.factories import START_US, policy, send, topology
 
-PLATFORM = ("orchestrator", "pm", "adapter")
-NOBODY = ()
+MEMBERS = topology(platform=("orchestrator", "pm", "adapter"))
 
 
 @pytest.fixture
 def bench(make_bench):
     """Who is on `platform` is told."""
-    return make_bench(None, PLATFORM)
+    return make_bench(policy(alert_window_seconds=10), MEMBERS)
 
 
 def kill(bench, count=1, to="@qa", reason="refuse"):
@@ -114,7 +113,7 @@ def test_an_alert_that_dies_raises_none(bench):
 
 def test_an_alert_evicts_nothing(make_bench):
     """It takes the reserve, and beyond that it is dead for that one member: else each would bring about the next."""
-    bench = make_bench(policy(queue_max=2, critical_reserve=1), PLATFORM)
+    bench = make_bench(policy(queue_max=2, critical_reserve=1, alert_window_seconds=10), MEMBERS)
     bench.group(send(to="@pm"), send(to="@pm"))
     kill(bench)
     bench.wait(10)
@@ -129,7 +128,9 @@ def test_an_alert_evicts_nothing(make_bench):
 
 def test_without_a_platform_nobody_is_told(make_bench):
     """Nothing is stored and nothing becomes due."""
-    bench = make_bench(None, NOBODY)
+    members = topology()
+    del members.members["platform"]
+    bench = make_bench(policy(alert_window_seconds=10), members)
     kill(bench)
     bench.wait(100)
     assert bench.exchange.next_due_us() is None

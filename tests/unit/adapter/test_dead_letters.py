@@ -7,7 +7,7 @@ from adapter.core.dead_letters import HISTORY_CYCLES_MAX
 from adapter.core.exchange import Exchange
 from shared.limits import REASON_CHARS_MAX
 from shared.problems import Problem
-from tests.support.factories import AGENTS, START_US, claim, now, policy, send
+from tests.support.factories import AGENTS, START_US, claim, now, policy, send, topology
 
 
 def die(bench, **fields):
@@ -280,13 +280,13 @@ def test_settled_messages_leave_no_expiry_behind(bench):
     for n in range(0, 10_000, 100):
         bench.group(*(send(to="@qa", expires_at_us=START_US + 10**12, payload=n + k) for k in range(100)))
         bench.ack(*bench.poll(count=100))
-    assert len(bench.exchange._mailboxes["qa"]._expiries) < 200
+    assert len(bench.exchange._books.mailboxes["qa"]._expiries) < 200
 
 
 def test_the_dead_letters_of_a_removed_agent_can_be_resolved(bench):
     """There is no queue to replay them into, and they must not stay open for ever."""
     die(bench)
-    remaining = [agent for agent in AGENTS if agent != "qa"]
+    remaining = topology(tuple(agent for agent in AGENTS if agent != "qa"))
     bench.exchange = Exchange(remaining, bench.engine.snapshot(), bench.policy, now())
     assert bench.refused(Replay(1, "qa")).kind == "unknown-recipient"
     assert bench.do(Resolve(1, "qa", "gone")).status == "dead"

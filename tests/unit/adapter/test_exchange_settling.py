@@ -5,7 +5,7 @@ import pytest
 from adapter.core.commands import Ack, Claim, Extend, GiveBack, Nack, Tick, Unpark
 from adapter.core.exchange import Exchange
 from shared.problems import Problem
-from tests.support.factories import AGENTS, claim, now, send
+from tests.support.factories import AGENTS, claim, now, send, topology
 
 
 def test_a_hand_over_has_a_token_of_its_own(bench):
@@ -285,7 +285,7 @@ def test_an_agent_that_left_the_topology_keeps_its_messages(bench):
     """Nothing acknowledged is lost by a change of members; leases still end."""
     bench.send(to="product")
     bench.poll("growth")
-    remaining = [agent for agent in AGENTS if agent != "growth"]
+    remaining = topology(tuple(agent for agent in AGENTS if agent != "growth"))
     bench.exchange = Exchange(remaining, bench.engine.snapshot(), bench.policy, now())
     bench.wait(30)
     assert bench.states(1)["growth"] == "queued"

@@ -18,7 +18,7 @@ def reply(*, last=5, stored=ORIGINAL, to="product", **fields):
         return stored
 
     message = send("qa", to, **{"reply_to_sequence_id": 3} | fields)
-    return inherit(message, lambda _channel, _default: last, envelope_at), asked
+    return inherit(message, lambda _channel: last, envelope_at), asked
 
 
 def test_what_is_left_out_is_inherited_and_listed():

@@ -1,0 +1,168 @@
+"""Sending: deduplication, admission, a place in the channel, and a delivery for each recipient. Part of the exchange.
+
+Who the recipients are is decided here, inside the transaction, so that a send never meets a topology it did not see.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adapter.core.admission import Verdict
+from adapter.core.books import Books, Decide
+from adapter.core.commands import RecipientReport, Send, SendBatch, Sent, StoredSend
+from adapter.core.delivery import Delivery, Event, State
+from adapter.core.policy import Now
+from adapter.core.ports import StoreTransaction
+from adapter.core.replies import inherit
+from adapter.core.reviving import RETRY_AFTER_FULL_SECONDS
+from shared.names import ADAPTER
+from shared.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A send that is in the store; it is reported once the whole group is decided."""
+
+    stored: StoredSend
+    deliveries: list[Delivery]
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The outcomes of one request's sends."""
+
+    outcomes: list["_Place | Problem"]
+
+
+def held_back() -> Problem:
+    """The answer to a message whose forerunner must be tried again: sent now, it would overtake it."""
+    return Problem("held-back", "An earlier message of this request was not taken; send both again, in order.")
+
+
+class Sending:
+    """Takes messages in."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    def handlers(self) -> Mapping[type, Decide]:
+        """See `Part`."""
+        return {Send: self.send, SendBatch: self.send_batch}
+
+    def next_due_us(self) -> None:
+        """See `Part`: a message is taken or refused at once."""
+
+    def tick(self, store: StoreTransaction, now: Now) -> None:
+        """See `Part`."""
+
+    def send(self, send: Send, store: StoreTransaction, now: Now) -> _Place:
+        """A place; `reported` makes the answer of it."""
+        known = store.find_send(send.sender, send.idempotency_key)
+        if known is not None:
+            return self._again(send, known, store)
+        recipients = self._books.topology.recipients(send.channel, send.sender)
+        if send.expires_at_us is not None and send.expires_at_us <= now.wall_us:
+            raise Problem("expired", "expires_at has passed; nothing was sent.", field="/expires_at")
+        envelope = inherit(send, self._books.places.last, store.envelope_at)
+        verdicts = [self._verdict(recipient, critical=send.critical) for recipient in recipients]
+        stored = self._books.places.give(send, envelope, store, now)
+        deliveries = [
+            self._deliver(send, stored.message_id, recipient, verdict, store, now)
+            for recipient, verdict in zip(recipients, verdicts, strict=True)
+        ]
+        return _Place(stored, deliveries, duplicate=False)
+
+    def send_batch(self, batch: SendBatch, store: StoreTransaction, now: Now) -> _Batch:
+        """Outcomes in order; after one that must be tried again, none is taken."""
+        outcomes: list[_Place | Problem] = []
+        for send in batch.sends:
+            if outcomes and isinstance(outcomes[-1], Problem) and outcomes[-1].retryable:
+                outcomes.append(held_back())
+                continue
+            try:
+                outcomes.append(self.send(send, store, now))
+            except Problem as problem:
+                outcomes.append(problem)
+        return _Batch(outcomes)
+
+    def announce(self, send: Send, store: StoreTransaction, now: Now) -> None:
+        """Store a message of the adapter's own, for every recipient whose queue has room.
+
+        It evicts nothing: an alert that did would bring about the next.
+        """
+        books, limits = self._books, self._books.policy.queue
+        stored = books.places.give(send, send.envelope, store, now)
+        for recipient in books.topology.recipients(send.channel, send.sender):
+            depth = 0 if recipient == ADAPTER else len(books.mailboxes[recipient].live)
+            fits = depth < limits.queue_max + limits.critical_reserve
+            verdict = Verdict.ADMIT if fits else Verdict.DEAD_ON_ARRIVAL
+            self._deliver(send, stored.message_id, recipient, verdict, store, now)
+
+    def reported(self, outcome: Any) -> Any:
+        """What leaves: a send is described as it stands when the whole group is decided."""
+        if isinstance(outcome, _Batch):
+            return [self.reported(one) for one in outcome.outcomes]
+        return self._report(outcome) if isinstance(outcome, _Place) else outcome
+
+    def _again(self, send: Send, known: StoredSend, store: StoreTransaction) -> _Place:
+        if known.content_sha256 != send.content_sha256:
+            raise Problem(
+                "idempotency-conflict",
+                f"This key was used for other content, at {known.channel} {known.sequence}; use a new key.",
+                field="/idempotency_key",
+            )
+        current = {delivery.recipient: delivery for delivery in store.deliveries_of(known.message_id)}
+        members = self._books.topology.members.get(known.channel, ())
+        places = {agent: (known.message_id, agent) for agent in (*members, *current)}
+        changed = self._books.changes.deliveries
+        current |= {agent: changed[place] for agent, place in places.items() if place in changed}
+        first = [current.pop(agent) for agent in members if agent in current]  # as they were told before
+        return _Place(known, [*first, *current.values()], duplicate=True)
+
+    def _verdict(self, recipient: str, *, critical: bool) -> Verdict:
+        if recipient == ADAPTER:
+            return Verdict.ADMIT
+        mailbox = self._books.mailboxes[recipient]
+        limits = self._books.policy.queue
+        depth = len(mailbox.live)
+        evictable = depth >= limits.queue_max and mailbox.oldest_evictable() is not None
+        verdict = limits.admit(depth, critical=critical, evictable=evictable)
+        if verdict is Verdict.REFUSE_SEND:
+            detail = f"The queue of {recipient!r} holds {depth} messages and takes no more; retry later."
+            raise Problem("queue-full", detail, field="/to", retry_after=RETRY_AFTER_FULL_SECONDS)
+        return verdict
+
+    def _deliver(
+        self, send: Send, message_id: int, recipient: str, verdict: Verdict, store: StoreTransaction, now: Now
+    ) -> Delivery:
+        expires_at_us = None if send.expires_at_us is None else send.expires_at_us + now.steady_us - now.wall_us
+        delivery = Delivery(message_id, recipient, send.order_key, send.critical, expires_at_us)
+        if recipient == ADAPTER:
+            delivery.state = State.ACKED  # its own copy: it has read it by storing it
+        elif verdict is Verdict.DEAD_ON_ARRIVAL:
+            delivery.move(Event.EVICT)
+        else:
+            mailbox = self._books.mailboxes[recipient]
+            oldest = mailbox.oldest_evictable() if verdict is Verdict.EVICT_OLDEST else None
+            if oldest is not None:
+                mailbox.evict(oldest)
+                self._books.changes.touch(store, now, oldest)
+            mailbox.add(delivery)
+        self._books.changes.touch(store, now, delivery)
+        return delivery
+
+    def _report(self, place: _Place) -> Sent:
+        books, stored = self._books, place.stored
+        current = [books.changes.deliveries.get((d.message_id, d.recipient), d) for d in place.deliveries]
+        recipients = tuple(
+            RecipientReport(
+                d.recipient,
+                d.state.word,
+                d.reason,
+                len(books.mailboxes[d.recipient].live) if d.recipient in books.mailboxes else 0,
+                books.last_seen.get(d.recipient),
+            )
+            for d in current
+        )
+        return Sent(place.duplicate, stored.channel, stored.sequence, stored.accepted_at_us, recipients)
