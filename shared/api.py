@@ -213,7 +213,7 @@ class EmergencyRequest(Model):
 class EmergencyAnswer(Model):
     """Where the entry was written."""
 
-    recorded: Literal["journald", "stderr"]
+    recorded: Literal["journald", "file", "stderr"]
 
 
 class SidecarHealth(Model):

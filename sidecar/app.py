@@ -16,6 +16,7 @@ from aiohttp import web
 from shared.clock import Clock
 from shared.config import Config, ConfigurationFault, load
 from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
+from shared.journal import Journal
 from shared.keys import Keyring, create_private, load_keyring
 from shared.lifecycle import serving
 from shared.names import direct_channel, hint
@@ -26,6 +27,7 @@ from sidecar.acknowledger import Acknowledger
 from sidecar.breaker import LinkBreaker
 from sidecar.counters import Counters
 from sidecar.gateway.dead_letters import DeadLetters
+from sidecar.gateway.emergencies import Emergencies
 from sidecar.gateway.receiving import Receiving
 from sidecar.gateway.sending import Sending
 from sidecar.gateway.state import State
@@ -104,6 +106,7 @@ class _Sidecar:
             Viewing(self._link),
             DeadLetters(self._link),
             state,
+            Emergencies(agent, Journal("multiclaw-sidecar", config.sidecar_state(agent), clock)),
             envelope_bytes_max=limits.envelope_bytes_max,
         )
         check = guard(agent, token, development=config.deployment.development)

@@ -1,14 +1,11 @@
-"""How the sidecar is: health, metrics, and the emergency channel."""
+"""How the sidecar is: health and metrics."""
 
 import os
 from typing import Any
 
-from shared.api import EmergencyRequest
-from shared.model import check
 from shared.web.routes import Answer, Call, json_answer
 from sidecar.breaker import LinkBreaker
 from sidecar.counters import Counters
-from sidecar.emergency import Emergency
 from sidecar.health_poller import HealthPoller
 from sidecar.store.deferred_acks import DeferredAcks
 from sidecar.store.outbox import Outbox
@@ -18,7 +15,7 @@ METRICS_TYPE = "text/plain; version=0.0.4"
 
 
 class State:
-    """What is told to anyone who asks, and what an agent cries out."""
+    """What is told to anyone who asks."""
 
     def __init__(
         self,
@@ -37,7 +34,6 @@ class State:
         self._breaker = breaker
         self._poller = poller
         self._counters = counters
-        self._emergency = Emergency(agent)
 
     async def health(self, _: Call) -> Answer:
         """200 while the sidecar can keep its promises, with the adapter or without; 503 when its store fails."""
@@ -50,11 +46,6 @@ class State:
 
         body = render(self._agent, self._counters, self._gauges())
         return Answer(200, body, METRICS_TYPE)
-
-    async def emergency(self, call: Call) -> Answer:
-        """An entry in the journal, or on standard error."""
-        request = check(EmergencyRequest, call.json())
-        return json_answer(201, {"recorded": await self._emergency.record(request)})
 
     def _health(self) -> dict[str, Any]:
         well = self._poller.reachable and self._breaker.closed and not self._outbox.depth

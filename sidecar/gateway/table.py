@@ -26,6 +26,7 @@ from shared.limits import BATCH_BYTES_MAX, POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_
 from shared.web.dead_letters import dead_letter_routes
 from shared.web.routes import Query, Route
 from sidecar.gateway.dead_letters import DeadLetters
+from sidecar.gateway.emergencies import Emergencies
 from sidecar.gateway.receiving import MESSAGES_DEFAULT, Receiving
 from sidecar.gateway.sending import Sending
 from sidecar.gateway.state import METRICS_TYPE, State
@@ -48,6 +49,7 @@ def routes(
     viewing: Viewing,
     dead_letters: DeadLetters,
     state: State,
+    emergencies: Emergencies,
     *,
     envelope_bytes_max: int,
 ) -> list[Route]:
@@ -58,7 +60,7 @@ def routes(
         *_receives(receiving),
         *_views(viewing),
         *dead_letter_routes("/v1", dead_letters, _LINK_PROBLEMS),
-        *_states(state),
+        *_states(state, emergencies),
     ]
 
 
@@ -130,10 +132,10 @@ def _views(viewing: Viewing) -> list[Route]:
     ]  # fmt: skip
 
 
-def _states(state: State) -> list[Route]:
+def _states(state: State, emergencies: Emergencies) -> list[Route]:
     return [
         Route(
-            "POST", "/v1/emergency", "emergency", "Call for help without the adapter.", state.emergency,
+            "POST", "/v1/emergency", "emergency", "Call for help without the adapter.", emergencies.record,
             {201: EmergencyAnswer}, body=EmergencyRequest,
         ),
         Route(

@@ -109,15 +109,24 @@ async def test_a_failing_store_is_told_and_heals(deployment: Deployment) -> None
 async def test_an_emergency_tells_where_it_went(
     deployment: Deployment, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a journal: one line on standard error with the crit prefix, and the answer says so."""
-    monkeypatch.setattr("sidecar.emergency.JOURNAL_SOCKET", deployment.path)
+    """Without a journal: a line in the sidecar's own file; without that, on standard error; the answer says so."""
+    monkeypatch.setattr("shared.journal.send_entry", lambda *_: False)
     async with deployment.sidecar() as client:
         body = {"kind": "adapter-down", "summary": "a\nb", "details": {"n": 1}}
         status, answer = await client.call("POST", "/v1/emergency", body)
-        assert (status, answer) == (201, {"recorded": "stderr"})
-        lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("<2>")]
-        assert len(lines) == 1
-        assert '"summary": "a\\nb"' in lines[0]
+        assert (status, answer) == (201, {"recorded": "file"})
+        path = deployment.config.sidecar_state("pm") / "emergencies.jsonl"
+        line = json.loads(path.read_text())
+        assert (line["agent"], line["kind"], line["message"], line["details"]) == (
+            "pm",
+            "adapter-down",
+            "a\nb",
+            {"n": 1},
+        )
+        path.unlink()
+        path.mkdir()
+        assert (await client.call("POST", "/v1/emergency", body)) == (201, {"recorded": "stderr"})
+        assert capfd.readouterr().err.count("<2>multiclaw-emergency") == 1
         for bad in ({"kind": "Bad Kind", "summary": "x"}, {"kind": "x"}, {"kind": "x", "summary": ""}):
             assert (await client.call("POST", "/v1/emergency", bad))[0] == 422
 

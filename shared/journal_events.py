@@ -1,0 +1,115 @@
+"""What we write to the journal, each kind under a fixed `MESSAGE_ID`, and the catalogue that explains them.
+
+`journalctl MESSAGE_ID=…` finds every entry of a kind, of every deployment, for ever: an id here is never changed and
+never used again. `deploy/systemd/multiclaw.catalog` is made from this table (`python -m shared.journal_events`), so
+that `journalctl -x` says what each entry means and what to do.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+CRITICAL: Final = 2
+NOTICE: Final = 5
+"""Priorities of syslog(3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEvent:
+    """A kind of entry. `message_id` is 128 random bits as systemd writes them, 32 hex digits (sd_journal_print(3))."""
+
+    name: str
+    message_id: str
+    title: str
+    help: str
+    priority: int = CRITICAL
+
+
+EMERGENCY: Final = JournalEvent(
+    "emergency",
+    "5a2f6a3ce1f64f0b9c8b5d0f5c7b8a11",
+    "An agent calls for help",
+    "The agent @MULTICLAW_AGENT@ raised an emergency of the kind @MULTICLAW_KIND@. The message and the details\n"
+    "are the agent's own words; who wrote them is told by _UID and _SYSTEMD_UNIT, which journald itself fills in.",
+)
+BREAKER_OPEN_TOO_LONG: Final = JournalEvent(
+    "breaker-open-too-long",
+    "0c04c59e7c0149fb990611640766e151",
+    "A sidecar has not reached the adapter for long",
+    "What the agent @MULTICLAW_AGENT@ sends waits in its outbox, and nothing reaches it.\n\n"
+    "See how the adapter is: systemctl status multiclaw-adapter. If its start limit was hit, mend the cause and\n"
+    "start it again: systemctl reset-failed multiclaw-adapter && systemctl start multiclaw-adapter.",
+)
+OUTBOX_NEARLY_FULL: Final = JournalEvent(
+    "outbox-nearly-full",
+    "08e1c3227d1646bfad129b04a198180d",
+    "A sidecar's outbox is nearly full",
+    "Nine tenths of the places for sends of @MULTICLAW_AGENT@ are taken. Once all are, its sends are refused.\n\n"
+    "Bring the adapter back: the outbox drains by itself.",
+)
+OUTBOX_FULL: Final = JournalEvent(
+    "outbox-full",
+    "fa283949c5bc4c8583592ae6824e5790",
+    "A sidecar's outbox is full",
+    "Sends of @MULTICLAW_AGENT@ are refused with 503 until the adapter is back. What was accepted is kept.\n\n"
+    "Bring the adapter back: the outbox drains by itself.",
+)
+BAD_SIGNATURE: Final = JournalEvent(
+    "bad-signature",
+    "b6e50e9cf2eb4c31a8772afc7fa47797",
+    "An answer in the adapter's name had a bad signature",
+    "The sidecar of @MULTICLAW_AGENT@ refused it. Either the keys of the two differ, or something else speaks at the\n"
+    "adapter's socket.\n\n"
+    "Look at what listens there, and at the key files; see the details for what was refused.",
+)
+DISK_TROUBLE: Final = JournalEvent(
+    "disk-trouble",
+    "fa33f00d4ba54d61b8365bc95ff50dd8",
+    "A store cannot be written",
+    "Until it can, sends are refused. The details hold the error of the operating system.\n\n"
+    "Free space, or mend the file system: it recovers by itself.",
+)
+CLEARED: Final = JournalEvent(
+    "cleared",
+    "b602cf03444848fdafcec2ae8a1254b4",
+    "A trouble has ended",
+    "What @MULTICLAW_AGENT@ had raised as @MULTICLAW_KIND@ is over.",
+    NOTICE,
+)
+GOVERNOR_ESCALATION: Final = JournalEvent(
+    "governor-escalation",
+    "247995446be84c29b2b9f5cb1cb61c0d",
+    "The Human Governor is asked to decide",
+    "The adapter escalates what no agent may decide. The details say what it is about.",
+)
+START_LIMIT_HIT: Final = JournalEvent(
+    "start-limit-hit",
+    "cb8258c6f60e490f99cd2521f8fa34a3",
+    "A service of the deployment failed, and systemd has given up starting it",
+    "@MULTICLAW_KIND@ does not run and will not be started again by itself. Sends wait in the sidecars' outboxes.\n\n"
+    "Find the cause: journalctl -u @MULTICLAW_KIND@. Then:\n"
+    "systemctl reset-failed @MULTICLAW_KIND@ && systemctl start @MULTICLAW_KIND@.",
+)
+
+EVENTS: Final = (
+    EMERGENCY,
+    BREAKER_OPEN_TOO_LONG,
+    OUTBOX_NEARLY_FULL,
+    OUTBOX_FULL,
+    BAD_SIGNATURE,
+    DISK_TROUBLE,
+    CLEARED,
+    GOVERNOR_ESCALATION,
+    START_LIMIT_HIT,
+)
+
+
+def catalogue() -> str:
+    """The table as a journal message catalogue (https://systemd.io/CATALOG/)."""
+    head = "# Made from shared/journal_events.py by: python -m shared.journal_events\n"
+    return head + "".join(
+        f"\n-- {event.message_id}\nSubject: {event.title}\nDefined-By: Multiclaw\n\n{event.help}\n" for event in EVENTS
+    )
+
+
+if __name__ == "__main__":
+    print(catalogue(), end="")
