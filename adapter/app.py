@@ -21,8 +21,9 @@ from adapter.store.engine import Store
 from shared.clock import Clock
 from shared.config import Config, check_socket_path
 from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
-from shared.keys import load_keyring
+from shared.keys import KeyMissing, Keyring, load_keyring
 from shared.lifecycle import serving
+from shared.names import GOVERNOR
 from shared.sockets import listen_unix, remove_unix
 from shared.web.routes import SIGNATURE
 from shared.web.service import Service
@@ -37,7 +38,8 @@ async def adapter(config: Config) -> AsyncIterator[None]:
     clock = Clock()
     topology = Topology.of(config)
     registry = load_registry(config.paths.contracts)
-    auth = LinkAuth({agent: load_keyring(config.paths.keys, agent) for agent in config.agents}, clock)
+    keyrings, warnings = _keyrings(config)
+    auth = LinkAuth(keyrings, clock)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(StoreLock(config.adapter_state, LOCK_PATIENCE_SECONDS).release)
         store = Store(config.adapter_store, topology, policy_of(config.limits), clock)
@@ -47,7 +49,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         submit = Submit(broker, auth, topology, registry, clock, config.limits.envelope_bytes_max)
         receive = Receive(broker, config.limits.poll_wait_seconds_max)
         dead_letters = DeadLetters(broker, store, topology, clock)
-        table = routes(submit, receive, Browse(store, topology, registry), dead_letters, Health(store))
+        table = routes(submit, receive, Browse(store, topology, registry), dead_letters, Health(store, warnings))
         service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)
         runner = await stack.enter_async_context(serving(service.server()))
         stack.push_async_callback(broker.close)
@@ -57,3 +59,17 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         await web.SockSite(runner, listener, backlog=1024).start()
         _log.info("ready: at %s", config.adapter_socket)
         yield
+
+
+def _keyrings(config: Config) -> tuple[dict[str, Keyring], list[str]]:
+    """The keys of all who may speak on the link, and what is missing that can be done without.
+
+    Deployments made before there was a Governor's inbox have no key for it: nobody reads it then, and all else works.
+    """
+    keyrings = {agent: load_keyring(config.paths.keys, agent) for agent in config.agents}
+    try:
+        keyrings[GOVERNOR] = load_keyring(config.paths.keys, GOVERNOR)
+    except KeyMissing as fault:
+        _log.warning("governor-key-missing: %s", fault)
+        return keyrings, [str(fault)]
+    return keyrings, []

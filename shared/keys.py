@@ -20,6 +20,10 @@ class KeyFault(Exception):  # noqa: N818 - `KeyError` is taken
     """A key is missing or unsafe. The text names the command that mends it."""
 
 
+class KeyMissing(KeyFault):
+    """There is no such key file."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Key:
     """A named secret. It has no `repr`, so that it cannot reach a log."""
@@ -79,13 +83,13 @@ def create_private(path: Path, text: str) -> bool:
 
 
 def load_keyring(folder: Path, agent: str) -> Keyring:
-    """The keys of `agent`; raises `KeyFault` where they are missing, readable by others, or unreadable."""
+    """The keys of `agent`; raises `KeyMissing`, or `KeyFault` where they are readable by others, or unreadable."""
     path = key_path(folder, agent)
     try:
         mode = path.stat().st_mode
         lines = path.read_text(encoding="ascii").splitlines()
     except FileNotFoundError as error:
-        raise KeyFault(
+        raise KeyMissing(
             f"no key for agent {agent!r} at {path}; make it with: multiclaw init --dir {folder.parent}"
         ) from error
     except (OSError, UnicodeDecodeError) as error:

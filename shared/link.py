@@ -55,6 +55,10 @@ class AdapterHealth(Model):
     reason: str | None = None
     sqlite_version: str
     queues: dict[str, int] = Field(description="messages that wait for each agent or are in its hands")
+    governor_unread: int | None = Field(
+        description="messages in the Human Governor's inbox that no human has read; null while the store is not open"
+    )
+    warnings: list[str] = Field(description="what a human should mend; it keeps no message from being taken")
 
 
 class Liveness(Model):

@@ -14,7 +14,10 @@ ADDRESS_PATTERN: Final = r"^@?[a-z0-9-]{1,63}$"
 ADAPTER: Final = "adapter"
 """The adapter's own name: a member of `platform`, and the sender of `alert.*`."""
 
-RESERVED: Final = frozenset({ADAPTER, "human-governor"})
+GOVERNOR: Final = "human-governor"
+"""The Human Governor: a recipient of its own, with an inbox that humans read."""
+
+RESERVED: Final = frozenset({ADAPTER, GOVERNOR})
 """Names no agent may take, because messages from them carry authority."""
 
 

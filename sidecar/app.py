@@ -19,7 +19,7 @@ from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.journal import Journal
 from shared.keys import Keyring, create_private, load_keyring
 from shared.lifecycle import serving
-from shared.names import direct_channel, hint
+from shared.names import GOVERNOR, direct_channel, hint
 from shared.problems import Problem
 from shared.sockets import listen_unix, remove_unix
 from shared.web.service import Service
@@ -146,7 +146,7 @@ class _Sidecar:
 
 def _recipient_check(config: Config) -> Callable[[str], None]:
     """For sends that are queued: a name the configuration does not know would only be refused later, unseen."""
-    known = {*config.channels, *map(direct_channel, config.agents)}
+    known = {*config.channels, *map(direct_channel, (*config.agents, GOVERNOR))}
 
     def check(address: str) -> None:
         if address not in known:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shared.config import Config
-from shared.names import ADAPTER, direct_channel, hint
+from shared.names import ADAPTER, GOVERNOR, direct_channel, hint
 from shared.problems import Problem
 
 PLATFORM: Final = "platform"
@@ -14,19 +14,20 @@ PLATFORM: Final = "platform"
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Members per channel, direct channels included, and the role of each agent."""
+    """Members per channel, direct channels included, and the role of each agent and of the Human Governor."""
 
     members: dict[str, tuple[str, ...]]
     roles: dict[str, str]
 
     @classmethod
     def of(cls, config: Config) -> "Topology":
-        """The topology of a configuration. The adapter is itself a member of `platform`."""
+        """The topology of a configuration. The adapter is a member of `platform`; the Governor has a direct channel."""
         members = {name: tuple(channel.members) for name, channel in config.channels.items()}
         if PLATFORM in members and ADAPTER not in members[PLATFORM]:
             members[PLATFORM] += (ADAPTER,)
-        members |= {direct_channel(agent): (agent,) for agent in config.agents}
-        return cls(members, {name: agent.role for name, agent in config.agents.items()})
+        roles: dict[str, str] = {name: agent.role for name, agent in config.agents.items()}
+        roles[GOVERNOR] = "governor"
+        return cls(members | {direct_channel(name): (name,) for name in roles}, roles)
 
     def recipients(self, to: str, sender: str) -> tuple[str, ...]:
         """The recipients of a message, or a `Problem`: a channel takes messages of its members only."""

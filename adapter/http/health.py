@@ -1,11 +1,13 @@
 """Whether the process lives, whether it can serve, and figures for both."""
 
 import os
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from adapter.store.engine import Store
 from shared.database import SQLITE_VERSION
+from shared.names import GOVERNOR
 from shared.web.routes import Answer, Call, json_answer
 
 METRICS_TYPE = "text/plain"
@@ -14,8 +16,9 @@ METRICS_TYPE = "text/plain"
 class Health:
     """Liveness, readiness and metrics."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, warnings: list[str]) -> None:
         self._store = store
+        self._warnings = warnings
         self._registry = CollectorRegistry()
         self._ready = Gauge("multiclaw_adapter_ready", "1 when the store takes writes", registry=self._registry)
         self._queue = Gauge("multiclaw_queue_depth", "Deliveries queued or leased", ["agent"], registry=self._registry)
@@ -23,11 +26,15 @@ class Health:
     async def ready(self, _: Call) -> Answer:
         """200 only when the store is open, checked and takes writes; 503 says why not."""
         fault = self._store.fault
-        body = {
+        queues = self._store.depths()
+        unread = queues.pop(GOVERNOR, None)
+        body: dict[str, Any] = {
             "status": "ready" if fault is None else "not-ready",
             "pid": os.getpid(),
             "sqlite_version": SQLITE_VERSION,
-            "queues": self._store.depths(),
+            "queues": queues,
+            "governor_unread": unread,
+            "warnings": self._warnings,
         }
         if fault is not None:
             body["reason"] = fault

@@ -13,7 +13,7 @@ from multiclaw.cli.options import load_config
 from multiclaw.cli.topology import AGENTS_DEFAULT, topology_text
 from shared.config import Config, ConfigurationFault, check_socket_path
 from shared.keys import create_key, create_private, key_path
-from shared.names import RESERVED, is_name
+from shared.names import GOVERNOR, RESERVED, is_name
 
 _TOKEN_BYTES: Final = 32  # as many as the signing keys have
 _PRIVATE_FOLDER: Final = 0o700
@@ -102,10 +102,10 @@ def _make_folders(config: Config) -> Iterator[Path]:
 
 
 def _make_secrets(config: Config) -> Iterator[Path]:
+    for signer in (*config.agents, GOVERNOR):
+        if not key_path(config.paths.keys, signer).exists():
+            yield create_key(config.paths.keys, signer)
     for agent in config.agents:
-        key = key_path(config.paths.keys, agent)
-        if not key.exists():
-            yield create_key(config.paths.keys, agent)
         token = config.token_file(agent)
         if create_private(token, secrets.token_urlsafe(_TOKEN_BYTES)):
             yield token

@@ -17,6 +17,7 @@ import aiohttp
 
 from shared.config import Config, load
 from shared.keys import Keyring, create_key, create_private, load_keyring
+from shared.names import GOVERNOR
 from tests.support.factories import AGENTS, CHANNELS, ROLES
 
 READY_SECONDS_MAX = 15.0
@@ -86,7 +87,7 @@ class Deployment:
         self.adapter: ServerProcess | None = None
         self.sidecars: dict[str, ServerProcess] = {}
         self.members = {name: tuple(members) for name, members in channels.items()}
-        self.members |= {f"@{agent}": (agent,) for agent in agents}
+        self.members |= {f"@{name}": (name,) for name in (*agents, GOVERNOR)}
         if "platform" in self.members:
             self.members["platform"] += ("adapter",)
         self._make_files()
@@ -95,6 +96,7 @@ class Deployment:
         paths = self.config.paths
         for folder in (paths.state, paths.run, paths.keys, paths.contracts, self.config.adapter_state):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        create_key(paths.keys, GOVERNOR)
         for agent in self.config.agents:
             create_key(paths.keys, agent)
             self.config.sidecar_state(agent).mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from adapter.core.routing import Topology, order_key
 from shared.envelope import content_sha256
 from shared.identifiers import uuid7
 from shared.keys import Key, Keyring
+from shared.names import GOVERNOR
 from shared.signing import sign_envelope
 from tests.support.clock import START_SECONDS, us
 
@@ -48,10 +49,11 @@ def signed(unsigned: dict[str, Any], keys: Keyring, now_us: int) -> dict[str, An
 
 
 def topology(agents: tuple[str, ...] = AGENTS, **channels: tuple[str, ...]) -> Topology:
-    """The default one, with the adapter in `platform`; `channels` replaces those it names."""
+    """The default one, with the adapter in `platform` and the Governor; `channels` replaces those it names."""
     members = dict(CHANNELS) | {"platform": (*CHANNELS["platform"], "adapter")} | channels
     present = {name: tuple(one for one in who if one in (*agents, "adapter")) for name, who in members.items()}
-    return Topology(present | {f"@{agent}": (agent,) for agent in agents}, {agent: ROLES[agent] for agent in agents})
+    roles = {agent: ROLES[agent] for agent in agents} | {GOVERNOR: "governor"}
+    return Topology(present | {f"@{name}": (name,) for name in roles}, roles)
 
 
 def send(sender: str = "pm", to: str = "product", **fields: Any) -> Send:

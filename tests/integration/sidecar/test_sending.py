@@ -286,6 +286,7 @@ async def test_an_unknown_recipient_never_enters_the_outbox(deployment: Deployme
         status, problem = await client.send(to="produkt")
         assert (status, problem["type"], problem["field"]) == (422, "unknown-recipient", "/to")
         assert "product" in problem["detail"]
+        assert (await client.send(to="@human-governor"))[0] == 202
 
 
 async def test_a_4xx_never_opens_the_breaker(deployment: Deployment) -> None:

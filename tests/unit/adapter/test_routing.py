@@ -9,7 +9,7 @@ from tests.support.factories import AGENTS, CHANNELS, ROLES, envelope, topology
 
 
 def test_the_topology_of_a_configuration():
-    """Channels, a direct channel for each agent, and the adapter in `platform`."""
+    """Channels, a direct channel for each agent and for the Governor, and the adapter in `platform`."""
     config = Config.model_validate(
         {
             "agents": {name: {"role": role} for name, role in ROLES.items()},
@@ -34,6 +34,14 @@ def test_a_direct_message_needs_no_membership():
     """Anyone may write to anyone, oneself included."""
     assert topology().recipients("@qa", "growth") == ("qa",)
     assert topology().recipients("@qa", "qa") == ("qa",)
+
+
+def test_anyone_may_write_to_the_governor():
+    """Its channel is there whatever the file says, and no agent reads it (promise 6)."""
+    assert topology().recipients("@human-governor", "growth") == ("human-governor",)
+    topology().check_reader("@human-governor", "human-governor")
+    with pytest.raises(Problem, match="not-a-member"):
+        topology().check_reader("@human-governor", "orchestrator")
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,10 @@ def test_what_is_secret_is_private(init, short_folder):
         assert [stat.S_IMODE(path.stat().st_mode) for path in (key, token)] == [0o600, 0o600]
         assert [stat.S_IMODE(path.parent.stat().st_mode) for path in (key, token)] == [0o700, 0o700]
         secrets += [load_keyring(config.paths.keys, agent).current.secret, token.read_bytes()]
-    assert len(set(secrets)) == 12
+    governor = short_folder / "keys" / "human-governor.key"
+    assert stat.S_IMODE(governor.stat().st_mode) == 0o600
+    secrets.append(load_keyring(config.paths.keys, "human-governor").current.secret)
+    assert len(set(secrets)) == 13
     assert all(len(secret) >= 32 for secret in secrets)
     for name in ("state", "run", "keys", "contracts"):
         assert stat.S_IMODE((short_folder / name).stat().st_mode) == 0o700
