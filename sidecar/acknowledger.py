@@ -2,12 +2,13 @@
 
 The order matters. The processed key is committed first, so that a message whose acknowledgement is lost on the way, or
 waits for an adapter that is down, is never given to the agent again. An acknowledgement that is refused (its lease had
-ended) changes nothing: the key is forgotten, since the agent is told that the message comes again. Only one that the
-agent has a 2xx for stands, whatever the adapter says of it later.
+ended) changes nothing: the key is forgotten, since the agent is told that the message comes again. This holds over a
+crash of the sidecar as well: the record names its hand-over. Only one that the agent has a 2xx for, or that has
+absorbed a later hand-over, stands, whatever the adapter says of it later.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from shared.api import AckRequest
@@ -23,7 +24,7 @@ from sidecar.core.link_outcome import LINK_FAILURES, unreachable
 from sidecar.counters import Counters
 from sidecar.link import Link
 from sidecar.store.deferred_acks import DeferredAcks
-from sidecar.store.processed import MessageKey, forget, remember
+from sidecar.store.processed import MessageKey, Processed, of_hand_overs, remember, stand, take_back
 from sidecar.store.seen import Seen
 from sidecar.store.store import Store
 
@@ -52,9 +53,9 @@ class Acknowledger:
         """The `AckAnswer`. While the adapter is away the ids are `deferred`; its refusals are passed on."""
         given = encoded_results(request)
         results = {delivery_id: given.get(delivery_id) for delivery_id in request.delivery_ids}
-        keys = self._handed.newest(results)
+        keys = await self._messages(results)
         while await self.settled(keys.values()):
-            keys = self._handed.newest(results)
+            keys = await self._messages(results)
         decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._under_way.update(dict.fromkeys(keys.values(), decided))
         try:
@@ -74,31 +75,40 @@ class Acknowledger:
             await asyncio.wait(waiting)
         return bool(waiting)
 
+    async def _messages(self, delivery_ids: Collection[str]) -> dict[str, MessageKey]:
+        """The messages that these hand-overs acknowledge. A hand-over of an earlier process does where that process
+        had recorded it already, and died before it could tell the agent what came of it."""
+        keys = dict(self._handed.newest(delivery_ids))
+        unknown = self._handed.unknown(delivery_ids)
+        return keys | await of_hand_overs(self._store, unknown) if unknown else keys
+
     async def _acknowledge(self, results: Mapping[str, bytes | None], keys: Mapping[str, MessageKey]) -> dict[str, Any]:
-        await self._remember({key: results[delivery_id] for delivery_id, key in keys.items()})
+        await self._remember([Processed(key, delivery_id, results[delivery_id]) for delivery_id, key in keys.items()])
         answer = await self._link.call("POST", ACK_PATH, encode(ack_body(results)))
         if answer.verdict in LINK_FAILURES:
             return await self._defer(results, keys)
         document = answer.document or {}
-        acked = {*document.get("acked", ()), *filter(self._handed.promised, results)}
-        refused = [key for delivery_id, key in keys.items() if delivery_id not in acked]
+        acked = set(document.get("acked", ()))
+        refused = {delivery_id: key for delivery_id, key in keys.items() if delivery_id not in acked}
         if refused:
-            await self._store.commit(forget(refused))
+            acked |= await self._store.commit(take_back(refused))
         return {"acked": unless_stale(answer, results, acked), "deferred": []}
 
     async def _defer(self, results: Mapping[str, bytes | None], keys: Mapping[str, MessageKey]) -> dict[str, Any]:
         """Keep acknowledgements until the adapter is back; raises a `Problem` for those that cannot be promised.
 
-        What an earlier process handed out cannot: were its lease to lapse meanwhile, the message would reach the agent
-        again after a 2xx.
+        What an earlier process handed out and did not record cannot: were its lease to lapse meanwhile, the message
+        would reach the agent again after a 2xx.
         """
         kept = {delivery_id: results[delivery_id] for delivery_id in keys}
+        known = not set(self._handed.unknown(results)) - keys.keys()
+        if kept and known:
+            await self._store.commit(stand(keys.values()))
         if kept:
             await self._deferred.add(kept)
             self._counters.acks_deferred += len(kept)
-        if not self._handed.know(results):
+        if not known:
             raise unreachable()
-        self._handed.promise(kept)
         stale = [delivery_id for delivery_id in results if delivery_id not in kept]
         if stale:
             detail = f"{len(stale)} of these hand-overs have ended; their messages were handed over again."
@@ -124,11 +134,11 @@ class Acknowledger:
         """Pass an extension on."""
         return (await self._link.call("POST", EXTEND_PATH, encode(body))).expect()
 
-    async def _remember(self, results: Mapping[MessageKey, bytes | None]) -> None:
+    async def _remember(self, processed: Sequence[Processed]) -> None:
         """Commit messages as processed."""
-        if not results:
+        if not processed:
             return
-        saving = self._store.commit(remember(results, self._clock.wall_us()))
+        saving = self._store.commit(remember(processed, self._clock.wall_us()))
         save_seen = self._seen.take_unsaved()
         if save_seen is not None:  # submitted in the same turn, so both share one transaction
             self._store.commit(save_seen).add_done_callback(asyncio.Future.exception)

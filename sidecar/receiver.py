@@ -19,7 +19,7 @@ from sidecar.core.hand_over import Handed, read_hand_over
 from sidecar.core.link_outcome import LinkAnswer, Verdict
 from sidecar.counters import Counters
 from sidecar.link import Link
-from sidecar.store.processed import MessageKey, recall
+from sidecar.store.processed import MessageKey, recall, stand
 from sidecar.store.seen import Seen
 from sidecar.store.store import Store
 
@@ -121,6 +121,8 @@ class Receiver:
             known = await recall(self._store, keys)
             while await self._acknowledger.settled(keys):
                 known = await recall(self._store, keys)
+            if known:
+                known = await self._store.commit(stand(known))
         except BaseException:
             self._give_back(arrived)
             raise

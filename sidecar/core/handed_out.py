@@ -17,7 +17,6 @@ class HandedOut(Generic[Key]):
         self._entries_max = entries_max
         self._keys: OrderedDict[str, Key] = OrderedDict()
         self._newest: dict[Key, str] = {}
-        self._promised: set[str] = set()
 
     def add(self, delivery_id: str, key: Key) -> None:
         """The agent gets this message; earlier hand-overs of it have ended."""
@@ -28,22 +27,13 @@ class HandedOut(Generic[Key]):
 
     def drop(self, delivery_id: str) -> None:
         """The agent did not get it after all, or it was long ago."""
-        self._promised.discard(delivery_id)
         key = self._keys.pop(delivery_id, None)
         if key is not None and self._newest.get(key) == delivery_id:
             del self._newest[key]
 
-    def promise(self, delivery_ids: Iterable[str]) -> None:
-        """The agent is told that its acknowledgements of these hand-overs are kept."""
-        self._promised.update(each for each in delivery_ids if each in self._keys)
-
-    def promised(self, delivery_id: str) -> bool:
-        """Whether that was told of this hand-over."""
-        return delivery_id in self._promised
-
-    def know(self, delivery_ids: Iterable[str]) -> bool:
-        """Whether all of these were hand-overs of this process."""
-        return all(delivery_id in self._keys for delivery_id in delivery_ids)
+    def unknown(self, delivery_ids: Iterable[str]) -> list[str]:
+        """Those that were no hand-overs of this process."""
+        return [delivery_id for delivery_id in delivery_ids if delivery_id not in self._keys]
 
     def newest(self, delivery_ids: Iterable[str]) -> Mapping[str, Key]:
         """The messages of those that are the newest hand-over of theirs."""

@@ -1,14 +1,19 @@
-"""Processed-key memory: a message the agent has processed never reaches it again (promise 2)."""
+"""Processed-key memory: a message the agent has processed never reaches it again (promise 2).
+
+A record is made before the adapter is told, so it begins as a claim that a refusal takes back. It stands for good once
+the agent has a 2xx that rests on it alone, or once a later hand-over was absorbed because of it.
+"""
 
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from shared.clock import Clock
 from shared.problems import Problem
 from shared.times import MICROSECONDS
+from sidecar.core.handed_out import HANDED_MAX
 from sidecar.store.store import Store, Unit
 
 MEMORY_SECONDS: Final = 31 * 24 * 3_600
@@ -19,11 +24,16 @@ _PRUNE_ROWS: Final = 1_000
 _PRUNE_SECONDS: Final = 3_600.0
 """How often; nothing rests on it but the size of the file."""
 
+_RECENT_MAX: Final = HANDED_MAX
+"""Among how many of the newest records a hand-over of an earlier process is sought: a few milliseconds' walk."""
+
 _REMEMBER = (
-    "INSERT INTO processed (sender, idempotency_key, result, processed_at_us) VALUES (?, ?, ?, ?) "
+    "INSERT INTO processed (sender, idempotency_key, delivery_id, result, processed_at_us) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT DO NOTHING"
 )
-_FORGET = "DELETE FROM processed WHERE sender = ? AND idempotency_key = ?"
+_TAKE_BACK = "DELETE FROM processed WHERE sender = ? AND idempotency_key = ? AND NOT stands"
+_STAND = "UPDATE processed SET stands = 1 WHERE sender = ? AND idempotency_key = ? RETURNING result"
+_RECENT = "SELECT delivery_id, sender, idempotency_key FROM processed ORDER BY id DESC LIMIT ?"
 _RECALL = "SELECT result FROM processed WHERE sender = ? AND idempotency_key = ?"
 _NEWEST = "SELECT processed_at_us FROM processed ORDER BY id DESC LIMIT 1"
 _PRUNE = "DELETE FROM processed WHERE id IN (SELECT id FROM processed ORDER BY id LIMIT ?) AND processed_at_us < ?"
@@ -36,23 +46,57 @@ class MessageKey(NamedTuple):
     idempotency_key: str
 
 
-def remember(results: Mapping[MessageKey, bytes | None], now_us: int) -> Unit[None]:
-    """A unit that records messages as processed, each with its encoded result. The first record stays."""
+class Processed(NamedTuple):
+    """A message, the hand-over in which the agent processed it, and its encoded result."""
+
+    key: MessageKey
+    delivery_id: str
+    result: bytes | None
+
+
+def remember(processed: Iterable[Processed], now_us: int) -> Unit[None]:
+    """A unit that records messages as processed. The first record stays."""
+    rows = [(*key, delivery_id, result, now_us) for key, delivery_id, result in processed]
 
     def unit(connection: sqlite3.Connection) -> None:
-        connection.executemany(_REMEMBER, [(*key, result, now_us) for key, result in results.items()])
+        connection.executemany(_REMEMBER, rows)
 
     return unit
 
 
-def forget(keys: Iterable[MessageKey]) -> Unit[None]:
-    """A unit that takes records back: these messages are not processed after all."""
-    rows = list(keys)
+def take_back(refused: Mapping[str, MessageKey]) -> Unit[set[str]]:
+    """A unit for hand-overs whose acknowledgement was refused: their messages are not processed after all.
 
-    def unit(connection: sqlite3.Connection) -> None:
-        connection.executemany(_FORGET, rows)
+    Gives those whose record stands: they count as acknowledged, whatever became of the hand-over.
+    """
+    rows = dict(refused)
+
+    def unit(connection: sqlite3.Connection) -> set[str]:
+        connection.executemany(_TAKE_BACK, list(rows.values()))
+        return {delivery_id for delivery_id, key in rows.items() if connection.execute(_RECALL, key).fetchone()}
 
     return unit
+
+
+def stand(keys: Iterable[MessageKey]) -> Unit[dict[MessageKey, bytes | None]]:
+    """A unit after which these records are never taken back; gives those that there are, with their results."""
+    wanted = list(keys)
+
+    def unit(connection: sqlite3.Connection) -> dict[MessageKey, bytes | None]:
+        found = ((key, connection.execute(_STAND, key).fetchone()) for key in wanted)
+        return {key: row[0] for key, row in found if row}
+
+    return unit
+
+
+async def of_hand_overs(store: Store, delivery_ids: Collection[str]) -> dict[str, MessageKey]:
+    """The messages that were recorded for these hand-overs not long ago."""
+
+    def unit(connection: sqlite3.Connection) -> dict[str, MessageKey]:
+        recent = connection.execute(_RECENT, (_RECENT_MAX,))
+        return {delivery_id: MessageKey(*key) for delivery_id, *key in recent if delivery_id in delivery_ids}
+
+    return await store.read(unit)
 
 
 async def recall(store: Store, keys: Iterable[MessageKey]) -> dict[MessageKey, bytes | None]:

@@ -16,10 +16,14 @@ CREATE TABLE IF NOT EXISTS outbox_dead (
 );
 
 -- Messages the agent has processed, and what it made of them. Ids grow with time, which pruning relies on.
+-- delivery_id is the hand-over whose acknowledgement made the record. While stands is 0, a refusal of it takes the record
+-- back; it is 1 once something was promised on the strength of it.
 CREATE TABLE IF NOT EXISTS processed (
     id INTEGER PRIMARY KEY,
     sender TEXT NOT NULL,
     idempotency_key TEXT NOT NULL,
+    delivery_id TEXT NOT NULL,
+    stands INTEGER NOT NULL DEFAULT 0,
     result BLOB,
     processed_at_us INTEGER NOT NULL,
     UNIQUE (sender, idempotency_key)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
@@ -12,6 +12,7 @@ from sidecar.link import Link
 from sidecar.store.processed import MessageKey, recall
 from sidecar.store.store import Store
 from tests.integration.sidecar.harness import Deployment, key, until_health
+from tests.support.agent_client import AgentClient
 
 
 async def test_acks_wait_for_the_adapter(deployment: Deployment) -> None:
@@ -151,25 +152,71 @@ async def test_a_refused_ack_takes_back_one_whose_answer_was_lost(
 ) -> None:
     """The agent hung up before the first answer, the lease ended, and its second ack is refused: the message comes."""
     fake = deployment.fake
+    async with deployment.adapter(), deployment.sidecar("qa") as client:
+        fake.deliver("qa", "product", 1, key(1))
+        await client.poll()
+        await _ack_unheard(client, monkeypatch, "d0")
+        fake.lapse("d0")
+        assert (await client.ack("d0"))[0] == 409
+        assert [each["delivery_id"] for each in (await client.poll())[1]["messages"]] == ["d1"]
+
+
+async def _ack_unheard(client: AgentClient, monkeypatch: pytest.MonkeyPatch, delivery_id: str) -> None:
+    """The sidecar commits the processed key, and nobody hears of it: neither the adapter nor the agent."""
     asked = asyncio.Event()
-    call = Link.call
 
     async def hang(_: Link, method: str, target: str, body: bytes) -> LinkAnswer:
         asked.set()
         await asyncio.Event().wait()
         raise AssertionError((method, target, body))
 
-    async with deployment.adapter(), deployment.sidecar("qa") as client:
-        fake.deliver("qa", "product", 1, key(1))
-        await client.poll()
-        monkeypatch.setattr(Link, "call", hang)
-        first = asyncio.ensure_future(client.ack("d0"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "call", hang)
+        first = asyncio.ensure_future(client.ack(delivery_id))
         await asked.wait()
         first.cancel()
-        monkeypatch.setattr(Link, "call", call)
+
+
+@pytest.fixture
+async def unheard(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AgentClient]:
+    """A sidecar whose predecessor died between saving a processed key and telling the adapter; the lease has ended."""
+    fake = deployment.fake
+    async with deployment.adapter():
+        async with deployment.sidecar("qa") as client:
+            fake.deliver("qa", "product", 1, key(1))
+            await client.poll()
+            await _ack_unheard(client, monkeypatch, "d0")
         fake.lapse("d0")
-        assert (await client.ack("d0"))[0] == 409
-        assert [each["delivery_id"] for each in (await client.poll())[1]["messages"]] == ["d1"]
+        async with deployment.sidecar("qa") as client:
+            await until_health(client, adapter_reachable=True)
+            yield client
+
+
+async def test_a_refusal_counts_over_a_crash_of_the_sidecar(unheard: AgentClient) -> None:
+    """The agent is told 409 by the next process, so it undoes its work: the message comes again."""
+    assert (await unheard.ack("d0"))[0] == 409
+    assert [each["delivery_id"] for each in (await unheard.poll())[1]["messages"]] == ["d1"]
+
+
+async def test_what_was_absorbed_after_a_crash_is_acknowledged(unheard: AgentClient, deployment: Deployment) -> None:
+    """The message came again before the agent could repeat its ack, and never will any more: so that is a success."""
+    assert (await unheard.poll(wait=0.1))[1]["messages"] == []
+    assert await unheard.ack("d0") == (200, {"acked": ["d0"], "deferred": []})
+    assert deployment.fake.acks[-1] == {"delivery_ids": ["d0"]}
+    deployment.fake.deliver("qa", "product", 1, key(1))
+    assert (await unheard.poll(wait=0.1))[1]["messages"] == []
+
+
+async def test_an_ack_of_an_earlier_process_that_is_recorded_can_be_promised(
+    unheard: AgentClient, deployment: Deployment
+) -> None:
+    """With the adapter away, too: the record says what it is about. Refused later, it stands all the same."""
+    deployment.fake.forging = True
+    assert await unheard.ack("d0") == (200, {"acked": [], "deferred": ["d0"]})
+    deployment.fake.forging = False
+    await until_health(unheard, deferred_acks=0, breaker="closed")
+    assert await unheard.ack("d0") == (200, {"acked": ["d0"], "deferred": []})
+    assert (await unheard.poll(wait=0.1))[1]["messages"] == []
 
 
 @pytest.mark.parametrize(("believed", "status", "handed"), [(True, 409, ["d1"]), (False, 200, [])])

@@ -9,8 +9,7 @@ def test_only_the_newest_hand_over_of_a_message_counts() -> None:
     for delivery_id, key in (("d0", "a"), ("d1", "b"), ("d2", "a")):
         handed.add(delivery_id, key)
     assert handed.newest(["d0", "d1", "d2", "stranger"]) == {"d1": "b", "d2": "a"}
-    assert handed.know(["d0", "d1", "d2"])
-    assert not handed.know(["d0", "stranger"])
+    assert handed.unknown(["d0", "stranger", "d2"]) == ["stranger"]
 
 
 def test_a_hand_over_that_did_not_arrive_does_not_bring_back_the_one_before() -> None:
@@ -21,7 +20,7 @@ def test_a_hand_over_that_did_not_arrive_does_not_bring_back_the_one_before() ->
     handed.drop("d1")
     handed.drop("stranger")
     assert handed.newest(["d0", "d1"]) == {}
-    assert handed.know(["d0"])
+    assert handed.unknown(["d0"]) == []
 
 
 def test_the_oldest_are_forgotten() -> None:
@@ -29,16 +28,5 @@ def test_the_oldest_are_forgotten() -> None:
     handed: HandedOut[str] = HandedOut(entries_max=2)
     for delivery_id, key in (("d0", "a"), ("d1", "b"), ("d2", "a")):
         handed.add(delivery_id, key)
-    assert not handed.know(["d0"])
+    assert handed.unknown(["d0"]) == ["d0"]
     assert handed.newest(["d0", "d1", "d2"]) == {"d1": "b", "d2": "a"}
-
-
-def test_a_promise_is_kept_as_long_as_its_hand_over() -> None:
-    """Only what was handed out is promised, and the memory of it is bounded by that of hand-overs."""
-    handed: HandedOut[str] = HandedOut(entries_max=2)
-    handed.add("d0", "a")
-    handed.promise(["d0", "stranger"])
-    assert (handed.promised("d0"), handed.promised("stranger")) == (True, False)
-    handed.add("d1", "b")
-    handed.add("d2", "c")
-    assert not handed.promised("d0")

@@ -12,7 +12,18 @@ from shared.problems import Problem
 from shared.times import MICROSECONDS
 from sidecar.core.drafts import Draft
 from sidecar.store.outbox import Outbox
-from sidecar.store.processed import MEMORY_SECONDS, MessageKey, keep_pruned, prune, recall, remember
+from sidecar.store.processed import (
+    MEMORY_SECONDS,
+    MessageKey,
+    Processed,
+    keep_pruned,
+    of_hand_overs,
+    prune,
+    recall,
+    remember,
+    stand,
+    take_back,
+)
 from sidecar.store.store import Store, open_store
 
 
@@ -56,22 +67,43 @@ async def test_depth_is_exact_across_settling_and_reloading(store: Store) -> Non
     assert [entry.draft.key for entry in await again.head()] == [str(number) for number in range(41, 60)]
 
 
+def _processed(key: MessageKey, result: bytes | None = None) -> Processed:
+    return Processed(key, f"d-{key.idempotency_key}", result)
+
+
 async def test_the_first_result_stays(store: Store) -> None:
     """A message processed twice keeps the result it was first acknowledged with."""
     key = MessageKey("pm", "k")
-    await store.commit(remember({key: b"1"}, 1))
-    await store.commit(remember({key: b"2"}, 2))
+    await store.commit(remember([_processed(key, b"1")], 1))
+    await store.commit(remember([_processed(key, b"2")], 2))
     assert await recall(store, [key, MessageKey("qa", "k")]) == {key: b"1"}
+
+
+async def test_a_record_is_found_by_its_hand_over(store: Store) -> None:
+    """So that a process which did not hand it out knows what its acknowledgement is about."""
+    keys = [MessageKey("pm", "a"), MessageKey("pm", "b")]
+    await store.commit(remember([_processed(key) for key in keys], 1))
+    assert await of_hand_overs(store, ["d-b", "d-c"]) == {"d-b": keys[1]}
+
+
+async def test_a_record_that_stands_is_not_taken_back(store: Store) -> None:
+    """What was promised on the strength of it holds; a record of which nothing was promised goes."""
+    stands, goes, never = (MessageKey("pm", name) for name in ("stands", "goes", "never"))
+    await store.commit(remember([_processed(stands, b"1"), _processed(goes)], 1))
+    assert await store.commit(stand([stands, never])) == {stands: b"1"}
+    refused = {"d-stands": stands, "d-goes": goes, "d-never": never}
+    assert await store.commit(take_back(refused)) == {"d-stands"}
+    assert await recall(store, [stands, goes, never]) == {stands: b"1"}
 
 
 async def test_pruning_counts_back_from_the_newest_record(store: Store) -> None:
     """Old records go; a clock that leaps forward forgets nothing by itself."""
     day = 24 * 3_600 * MICROSECONDS
     now = 100 * day
-    old = {MessageKey("pm", f"old-{n}"): None for n in range(2_500)}
-    await store.commit(remember(old, now - MEMORY_SECONDS * MICROSECONDS - 1))
+    old = [MessageKey("pm", f"old-{n}") for n in range(2_500)]
+    await store.commit(remember(map(_processed, old), now - MEMORY_SECONDS * MICROSECONDS - 1))
     fresh = MessageKey("pm", "fresh")
-    await store.commit(remember({fresh: None}, now))
+    await store.commit(remember([_processed(fresh)], now))
     await prune(store, now + 400 * day)
     assert await recall(store, [fresh, *old]) == {fresh: None}
     await prune(store, now)
@@ -96,8 +128,8 @@ async def test_a_sidecar_that_runs_for_months_forgets_too(store: Store, monkeypa
     pruning = asyncio.ensure_future(keep_pruned(store, clock))
     async with asyncio.timeout(10):
         await passes.acquire()
-        await store.commit(remember({old: None}, clock.wall_us() - (MEMORY_SECONDS + 1) * MICROSECONDS))
-        await store.commit(remember({fresh: None}, clock.wall_us()))
+        await store.commit(remember([_processed(old)], clock.wall_us() - (MEMORY_SECONDS + 1) * MICROSECONDS))
+        await store.commit(remember([_processed(fresh)], clock.wall_us()))
         for _ in range(3):  # the second of them began after the commits, and has ended when the third begins
             await passes.acquire()
     pruning.cancel()
