@@ -42,12 +42,13 @@ async def adapter(config: Config) -> AsyncIterator[None]:
     auth = LinkAuth(keyrings, clock)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(StoreLock(config.adapter_state, LOCK_PATIENCE_SECONDS).release)
-        store = Store(config.adapter_store, topology, policy_of(config.limits), clock)
+        limits = config.limits
+        store = Store(config.adapter_store, topology, policy_of(limits), clock, limits.store_probe_seconds)
         broker = Broker(store, clock)
         await store.start()
         stack.push_async_callback(store.close)
-        submit = Submit(broker, auth, topology, registry, clock, config.limits.envelope_bytes_max)
-        receive = Receive(broker, config.limits.poll_wait_seconds_max)
+        submit = Submit(broker, auth, topology, registry, clock, limits.envelope_bytes_max)
+        receive = Receive(broker, limits.poll_wait_seconds_max)
         dead_letters = DeadLetters(broker, store, topology, clock)
         table = routes(submit, receive, Browse(store, topology, registry), dead_letters, Health(store, warnings))
         service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)

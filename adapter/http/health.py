@@ -24,8 +24,8 @@ class Health:
         self._queue = Gauge("multiclaw_queue_depth", "Deliveries queued or leased", ["agent"], registry=self._registry)
 
     async def ready(self, _: Call) -> Answer:
-        """200 only when the store is open, checked and takes writes; 503 says why not."""
-        fault = self._store.fault
+        """200 only when the store is open, checked and takes writes; 503 says why not, within a second."""
+        fault = await self._store.check()
         queues = self._store.depths()
         unread = queues.pop(GOVERNOR, None)
         body: dict[str, Any] = {
@@ -46,7 +46,7 @@ class Health:
 
     async def metrics(self, _: Call) -> Answer:
         """Prometheus text."""
-        self._ready.set(self._store.fault is None)
+        self._ready.set(await self._store.check() is None)
         for agent, depth in self._store.depths().items():
             self._queue.labels(agent).set(depth)
         return Answer(200, generate_latest(self._registry), METRICS_TYPE)

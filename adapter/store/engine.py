@@ -19,16 +19,22 @@ from adapter.core.exchange import Exchange
 from adapter.core.policy import Now, Policy
 from adapter.core.routing import Topology
 from adapter.store.names import Names
+from adapter.store.pulse import Pulse, is_at_risk
 from adapter.store.queries import SCHEMA, SQL
 from adapter.store.transaction import SqliteTransaction, load_snapshot
 from shared.clock import Clock
 from shared.database import BUSY_STORE, Database, SqliteError, open_database, transaction
 from shared.names import ADAPTER
 from shared.problems import Problem
+from shared.times import MICROSECONDS
 
 _log = logging.getLogger(__name__)
 
 _REOPEN_SECONDS: Final = 1.0
+
+PATIENCE_SECONDS: Final = 0.6
+"""How long a probe may take before the store is not ready: so an answer takes less than a second."""
+
 T = TypeVar("T")
 
 
@@ -59,11 +65,17 @@ class Store:
     `on_fault` is called when it stops being ready, and `on_open` each time it is again.
     """
 
-    def __init__(self, path: Path, topology: Topology, policy: Policy, clock: Clock) -> None:
+    def __init__(
+        self, path: Path, topology: Topology, policy: Policy, clock: Clock, probe_seconds: float = 10.0
+    ) -> None:
+        """`probe_seconds` is how often an idle store is written to at most, to see whether that works."""
         self._path = path
         self._topology = topology
         self._policy = policy
         self._clock = clock
+        self._pulse = Pulse(int(probe_seconds * MICROSECONDS))
+        self._probe: asyncio.Task[None] | None = None
+        self._probe_begun_us = 0
         self.on_fault: Callable[[], None] = _nothing
         self.on_open: Callable[[], None] = _nothing
         self._writer: Database | None = None
@@ -87,12 +99,38 @@ class Store:
         self._writer = await open_database(self._path, SCHEMA, BUSY_STORE)
         self._exchange, self._names = await self._writer.run(self._load)
         self._reader = await open_database(self._path, "PRAGMA query_only=ON", BUSY_STORE)
+        self._pulse.opened(self._clock.steady_us())
         self.fault = None
         self.on_open()
+
+    async def check(self) -> str | None:
+        """Why the store is not ready, or None: as it has shown lately, or shows now. Answers in `PATIENCE_SECONDS`.
+
+        Whoever asks while a probe is under way waits for that one.
+        """
+        silence = await self._probed() if self.fault is None else None
+        return self.fault or silence
+
+    async def _probed(self) -> str | None:
+        """Wait for a probe, where one is due; what to say when it does not come back. One that fails sets `fault`."""
+        now_us = self._clock.steady_us()
+        if self._writer is None or self._pulse.is_fresh(now_us):
+            return None
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.get_running_loop().create_task(self._prove(self._writer))
+            self._probe_begun_us = now_us
+        waited_seconds = (now_us - self._probe_begun_us) / MICROSECONDS
+        await asyncio.wait({self._probe}, timeout=max(0.0, PATIENCE_SECONDS - waited_seconds))
+        if self._probe.done():
+            return None
+        waited_seconds = (self._clock.steady_us() - self._probe_begun_us) / MICROSECONDS
+        return f"no answer for {waited_seconds:.1f} s: the disk hangs, or another process holds the store"
 
     async def close(self) -> None:
         """Close both connections; the last one checkpoints the WAL."""
         self._closing.set()
+        if self._probe is not None:
+            await asyncio.wait({self._probe})
         if self._reopening is not None:
             await self._reopening  # to its end: a connection abandoned half open keeps the process alive
         await self._close_connections()
@@ -103,6 +141,8 @@ class Store:
             raise self._unavailable()
         try:
             return await self._writer.run(lambda connection: self._apply(connection, commands))
+        except Problem:
+            raise  # a probe has failed since, and has told why
         except Exception as error:
             _log.exception("commit-failed")
             self._fail(error)
@@ -133,18 +173,37 @@ class Store:
     def _load(self, connection: sqlite3.Connection) -> tuple[Exchange, Names]:
         with transaction(connection):
             names = Names.register(connection, (*self._topology.roles, ADAPTER), self._topology.members)
-            connection.execute(SQL["save_opening"], (self._clock.wall_us(),))
+            connection.execute(SQL["save_proof"], (self._clock.wall_us(),))
         return Exchange(self._topology, load_snapshot(connection, names), self._policy, self._now()), names
 
     def _apply(self, connection: sqlite3.Connection, commands: list[Command]) -> Committed:
         exchange, names = self._exchange, self._names
         if exchange is None or names is None:
             raise self._unavailable()
+        now, changes = self._now(), connection.total_changes
         with transaction(connection):
             store = SqliteTransaction(connection, names)
-            outcomes = exchange.apply(commands, store, self._now())
+            outcomes = exchange.apply(commands, store, now)
             store.flush()
+        self._pulse.worked(now.steady_us, wrote=connection.total_changes > changes)
         return Committed(outcomes, exchange.handed_over, exchange.next_due_us())
+
+    async def _prove(self, writer: Database) -> None:
+        try:
+            await writer.run(self._look)
+        except Exception as error:
+            if self.fault is None and writer is self._writer:
+                _log.exception("probe-failed")
+                self._fail(error)
+
+    def _look(self, connection: sqlite3.Connection) -> None:
+        """Take the write lock, and write where a look is not enough."""
+        now = self._now()
+        with transaction(connection):
+            write = self._pulse.must_write(now.steady_us, at_risk=is_at_risk(self._path.parent))
+            if write:
+                connection.execute(SQL["save_proof"], (now.wall_us,))
+        self._pulse.probed(now.steady_us, wrote=write)
 
     def _unavailable(self) -> Problem:
         detail = f"The store cannot be written: {self.fault or 'unknown'}. Retry; it recovers by itself."

@@ -16,8 +16,8 @@ SELECT id, name, last_sequence FROM channels
 -- name: last_message_id
 SELECT max(last_message_id) FROM channels
 
--- name: save_opening
-INSERT INTO openings (id, opened_at_us) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET opened_at_us = excluded.opened_at_us
+-- name: save_proof
+INSERT INTO proofs (id, proven_at_us) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET proven_at_us = excluded.proven_at_us
 
 -- name: save_sequences
 UPDATE channels SET last_sequence = new.column2, last_message_id = new.column3

@@ -14,10 +14,10 @@ CREATE TABLE IF NOT EXISTS channels (
     last_message_id INTEGER NOT NULL
 ) STRICT;
 
--- One row, written at each opening: proof that the store takes writes before anything is promised.
-CREATE TABLE IF NOT EXISTS openings (
+-- One row, written at each opening and by probes (pulse.py): proof that the store takes writes. Wall time.
+CREATE TABLE IF NOT EXISTS proofs (
     id INTEGER PRIMARY KEY CHECK (id = 1),
-    opened_at_us INTEGER NOT NULL
+    proven_at_us INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS messages (

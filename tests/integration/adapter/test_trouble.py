@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import random
-import resource
 import signal
 import sqlite3
 import time
@@ -14,6 +13,7 @@ import pytest
 
 from shared.config import EXIT_CONFIGURATION
 from tests.support.deployment import ServerProcess, health, until
+from tests.support.disks import full_disk
 from tests.support.factories import AGENTS
 from tests.support.invariant import read_store
 
@@ -22,19 +22,6 @@ STOP_SECONDS_MAX = 3.0
 
 def wal(link):
     return link.config.adapter_store.with_name("store.db-wal")
-
-
-@contextlib.contextmanager
-def full_disk(link):
-    """No file takes a byte of the adapter's, the write-ahead log included: each commit fails as on a full disk."""
-    pid = link.adapter.pid
-    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        if link.adapter.returncode is None:
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
 
 
 async def became(link, status):
@@ -52,7 +39,7 @@ async def test_a_full_disk_refuses_sends_and_heals_by_itself(link):
     link.history.sent("pm", first, outcome["code"], outcome["answer"])
     (held,) = await qa.poll()
     lost = pm.envelope("@qa", payload={"n": 2})
-    with full_disk(link):
+    with full_disk(link.adapter):
         answer = await pm.call("POST", "/link/v1/messages", {"envelopes": [lost]})
         assert (answer.status, answer.document["type"]) == (503, "store-unavailable")
         assert answer.document["retryable"] is True
@@ -80,7 +67,7 @@ async def test_a_parked_poll_survives_a_full_disk(link):
     with closing(link.connect(qa.request_bytes("POST", "/link/v1/poll", {"wait": 60}))) as parked:
         for _ in range(3):  # each is committed after what had come before it, the poll among them
             await pm.send("@pm")
-        with full_disk(link):
+        with full_disk(link.adapter):
             await pm.call("POST", "/link/v1/messages", {"envelopes": [pm.envelope("@pm")]})
             answer = await asyncio.to_thread(parked.recv, 65_536)
             assert answer.startswith(b"HTTP/1.1 200 ")
@@ -137,7 +124,7 @@ async def test_a_stop_in_the_middle_of_trouble_is_a_clean_stop(link):
     """A full disk keeps no process alive."""
     pm = await link.client("pm")
     await pm.send("@qa")
-    with full_disk(link):
+    with full_disk(link.adapter):
         await pm.call("POST", "/link/v1/messages", {"envelopes": [pm.envelope("@qa")]})
         await became(link, 503)
         assert await link.adapter.stop(STOP_SECONDS_MAX + 2) == 0
