@@ -111,12 +111,12 @@ def test_depth_64_passes_and_65_does_not(opening: bytes, closing: bytes) -> None
     ids=["arrays", "objects", "closed", "endless string", "brackets in an endless string", "closed first"],
 )
 def test_deep_or_endless_bodies_are_refused_at_once(data: bytes) -> None:
-    """A hostile body of 100,000 brackets or quotes costs milliseconds (best of three, under 50 ms)."""
+    """A hostile body of 100,000 brackets or quotes costs milliseconds of work (best of three, under 50 ms)."""
     seconds = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.thread_time()
         assert refusal(data).kind == "malformed-json"
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.thread_time() - began)
     assert min(seconds) < 0.05
 
 
