@@ -227,3 +227,5 @@ class SidecarHealth(Model):
     outbox_depth: int
     outbox_dead: int = Field(description="sends the adapter refused for good after they had been queued")
     deferred_acks: int
+    sqlite_version: str
+    sqlite_verdict: str = Field(description="`safe`, or `unsafe: ` and why")

@@ -149,6 +149,10 @@ class Config(Section):
         """The folder of one sidecar's store and token."""
         return self.paths.state / f"sidecar-{agent}"
 
+    def sidecar_store(self, agent: str) -> Path:
+        """The database of one sidecar."""
+        return self.sidecar_state(agent) / "sidecar.db"
+
     def sidecar_socket(self, agent: str) -> Path:
         """Where the sidecar of `agent` listens."""
         return self.paths.run / f"sidecar-{agent}.sock"

@@ -64,7 +64,7 @@ async def application(config_path: Path, agent: str) -> AsyncIterator[None]:
     keyring = load_keyring(config.paths.keys, agent)
     with _locked(config.sidecar_state(agent)):
         token = _token(config.token_file(agent))
-        async with open_store(config.sidecar_state(agent) / "sidecar.db") as store:
+        async with open_store(config.sidecar_store(agent)) as store:
             sidecar = _Sidecar(config, agent, keyring, token, store)
             async with (
                 sidecar.running(),

@@ -6,7 +6,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from adapter.store.engine import Store
-from shared.database import SQLITE_VERSION
+from shared.database import SQLITE_VERDICT, SQLITE_VERSION
 from shared.names import GOVERNOR
 from shared.web.routes import Answer, Call, json_answer
 
@@ -32,6 +32,7 @@ class Health:
             "status": "ready" if fault is None else "not-ready",
             "pid": os.getpid(),
             "sqlite_version": SQLITE_VERSION,
+            "sqlite_verdict": str(SQLITE_VERDICT),
             "queues": queues,
             "governor_unread": unread,
             "warnings": self._warnings,

@@ -1,5 +1,8 @@
 """The SQLite engine: one connection that decides and writes, one that reads ranges and tasks.
 
+On a SQLite that may have the WAL-reset fault (`shared/database/verdict.py`) the first does both: while there is no
+second connection, none can checkpoint at the same moment.
+
 A failed commit is final for its group: every command of it is refused, the exchange in memory is thrown away, and
 the file is opened again and read from the disk. Until that succeeds, with a write to prove it, the store is not
 ready. An fsync that failed is never tried again on the same connection.
@@ -23,7 +26,15 @@ from adapter.store.pulse import Pulse, is_at_risk
 from adapter.store.queries import SCHEMA, SQL
 from adapter.store.transaction import SqliteTransaction, load_snapshot
 from shared.clock import Clock
-from shared.database import BUSY_STORE, Database, SqliteError, open_database, transaction
+from shared.database import (
+    BUSY_STORE,
+    SQLITE_VERDICT,
+    Database,
+    SqliteError,
+    Verdict,
+    open_database,
+    transaction,
+)
 from shared.names import ADAPTER
 from shared.problems import Problem
 from shared.times import MICROSECONDS
@@ -66,10 +77,19 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, topology: Topology, policy: Policy, clock: Clock, probe_seconds: float = 10.0
+        self,
+        path: Path,
+        topology: Topology,
+        policy: Policy,
+        clock: Clock,
+        probe_seconds: float = 10.0,
+        library: Verdict = SQLITE_VERDICT,
     ) -> None:
-        """`probe_seconds` is how often an idle store is written to at most, to see whether that works."""
+        """`probe_seconds` is how often an idle store is written to at most, to see whether that works; `library` is
+        what to think of the SQLite beneath.
+        """
         self._path = path
+        self._library = library
         self._topology = topology
         self._policy = policy
         self._clock = clock
@@ -98,7 +118,11 @@ class Store:
         """Open, bring the live deliveries into memory, and prove that writing works; raises what SQLite raises."""
         self._writer = await open_database(self._path, SCHEMA, BUSY_STORE)
         self._exchange, self._names = await self._writer.run(self._load)
-        self._reader = await open_database(self._path, "PRAGMA query_only=ON", BUSY_STORE)
+        if self._library.safe:
+            self._reader = await open_database(self._path, "PRAGMA query_only=ON", BUSY_STORE)
+        else:
+            _log.warning("single-connection: SQLite is %s", self._library)
+            self._reader = self._writer
         self._pulse.opened(self._clock.steady_us())
         self.fault = None
         self.on_open()
@@ -149,7 +173,7 @@ class Store:
             raise self._unavailable() from error
 
     async def read(self, unit: Callable[[sqlite3.Connection, Names], T]) -> T:
-        """Run a reading unit on the reader's connection, on one snapshot of what is committed.
+        """Run a reading unit on one snapshot of what is committed, beside the writer where the library allows it.
 
         Raises `store-unavailable` when the disk does not give what is asked.
         """
@@ -231,7 +255,7 @@ class Store:
                 return
 
     async def _close_connections(self) -> None:
-        for connection in (self._reader, self._writer):
+        for connection in dict.fromkeys((self._reader, self._writer)):  # the reader first; they may be one
             if connection is not None:
                 with contextlib.suppress(Exception):
                     await connection.close()

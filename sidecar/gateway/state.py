@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+from shared.database import SQLITE_VERDICT, SQLITE_VERSION
 from shared.web.routes import Answer, Call, json_answer
 from sidecar.breaker import LinkBreaker
 from sidecar.counters import Counters
@@ -58,6 +59,8 @@ class State:
             "outbox_depth": self._outbox.depth,
             "outbox_dead": self._outbox.dead,
             "deferred_acks": self._deferred.depth,
+            "sqlite_version": SQLITE_VERSION,
+            "sqlite_verdict": str(SQLITE_VERDICT),
         }
 
     def _gauges(self) -> dict[str, tuple[str, float]]:

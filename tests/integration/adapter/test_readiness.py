@@ -13,8 +13,8 @@ from adapter.broker import Broker
 from adapter.config import policy_of
 from adapter.http.health import Health
 from adapter.store.engine import PATIENCE_SECONDS, Store
-from shared import database
 from shared.config import Limits
+from shared.database.library import LIBRARY
 from shared.problems import Problem
 from tests.support.clock import SettableClock
 from tests.support.deployment import health, until
@@ -88,8 +88,8 @@ async def test_a_read_only_store_is_not_ready(bench):
 
 async def test_a_store_held_by_another_is_not_ready(bench):
     """A look finds it at once, without a write; when the lock is gone it is ready, without a restart."""
-    sqlite = database._sqlite  # the adapter's own library: two of them in one process do not see each other's locks
-    with closing(sqlite.connect(bench.path, isolation_level=None)) as other:
+    # By the adapter's own library: two of them in one process do not see each other's locks.
+    with closing(LIBRARY.connect(bench.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         bench.clock.advance(1)
         status, reason = await bench.ask()

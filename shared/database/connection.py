@@ -5,34 +5,17 @@ that asked for it, so a cancelled request cannot leave a transaction open.
 """
 
 import asyncio
-import fcntl
 import os
 import sqlite3
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Final, TypeVar
 
 import aiosqlite
 
 from shared.config import ConfigurationFault
-
-try:
-    import pysqlite3
-except ImportError:  # no wheel for this platform: the standard library's SQLite serves
-    _sqlite: ModuleType = sqlite3
-else:
-    _sqlite = pysqlite3
-
-SQLITE_VERSION: Final[str] = _sqlite.sqlite_version
-SqliteError: Final[type[Exception]] = _sqlite.Error
-
-LOCK_PATIENCE_SECONDS: Final = 2.0
-"""What a starting process grants its predecessor: a stop takes that long, and `up` may have just been killed."""
-
-_LOCK_RETRY_SECONDS: Final = 0.05
+from shared.database.library import LIBRARY
 
 T = TypeVar("T")
 
@@ -77,7 +60,7 @@ async def open_database(path: Path, schema: str, tuning: Tuning = QUIET_STORE) -
 
     def connect() -> sqlite3.Connection:
         _create(path)
-        connection: sqlite3.Connection = _sqlite.connect(
+        connection: sqlite3.Connection = LIBRARY.connect(
             os.fspath(path), isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000
         )
         for pragma in (
@@ -147,36 +130,3 @@ class transaction:  # noqa: N801 - a context manager, used like a function
         finally:  # a COMMIT that fails may leave the transaction open, and with it every later BEGIN refused
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-
-
-class StoreLock:
-    """One process per store, by a kernel lock that dies with its holder.
-
-    `patience_seconds` is for a predecessor that is still ending; a holder that stays raises `ConfigurationFault`.
-    """
-
-    def __init__(self, folder: Path, patience_seconds: float = 0.0) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        deadline = time.monotonic() + patience_seconds
-        while not self._try():
-            if time.monotonic() >= deadline:
-                holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
-                self.release()
-                raise ConfigurationFault(
-                    f"the store in {folder} is in use by process {holder or 'unknown'}; stop it first"
-                )
-            time.sleep(_LOCK_RETRY_SECONDS)
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
-
-    def _try(self) -> bool:
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def release(self) -> None:
-        """Let the store go."""
-        os.close(self._descriptor)

@@ -1,0 +1,104 @@
+"""What `doctor` looks at: one function for each thing, which tells what it found in the words of who would refuse."""
+
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from adapter.contracts import load_registry
+from shared.config import Config, ConfigurationFault, check_socket_path
+from shared.database import SQLITE_VERDICT, SQLITE_VERSION
+from shared.database.header import read_header
+from shared.keys import KeyFault, load_keyring
+
+_LOG_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What the log of each store may grow to before a checkpoint empties it; with less disk than all logs may take, a
+store can fail in the middle of its work."""
+
+Level = Literal["ok", "warning", "fault"]
+
+
+class Finding(NamedTuple):
+    """`warning`: it works, with less than it could have. `fault`: something will refuse to start or fail."""
+
+    subject: str
+    level: Level
+    detail: str
+
+
+def examine_library() -> Iterator[Finding]:
+    """SQLite: on an unsafe one the adapter keeps to one connection, which is slower, and right."""
+    yield Finding("sqlite", "ok" if SQLITE_VERDICT.safe else "warning", f"{SQLITE_VERSION} is {SQLITE_VERDICT}")
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """Everything that a configuration names."""
+    yield _contracts(config)
+    yield from _keys(config)
+    yield from _tokens(config)
+    yield from _sockets(config)
+    yield _disk(config)
+    for path in (config.adapter_store, *map(config.sidecar_store, config.agents)):
+        yield _store(path)
+
+
+def _contracts(config: Config) -> Finding:
+    try:
+        load_registry(config.paths.contracts)
+    except ConfigurationFault as fault:
+        return Finding("contracts", "fault", str(fault))
+    return Finding("contracts", "ok", "all are well-formed")
+
+
+def _keys(config: Config) -> Iterator[Finding]:
+    faults = []
+    for agent in config.agents:
+        try:
+            load_keyring(config.paths.keys, agent)
+        except KeyFault as fault:
+            faults.append(Finding("keys", "fault", str(fault)))
+    yield from faults or [Finding("keys", "ok", f"every agent has one in {config.paths.keys}, closed to others")]
+
+
+def _tokens(config: Config) -> Iterator[Finding]:
+    faults = []
+    for path in map(config.token_file, config.agents):
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0  # a sidecar makes a missing one
+        if mode & 0o077:
+            faults.append(Finding("tokens", "fault", f"{path} is open to others (mode {mode:04o}): chmod 600 {path}"))
+    yield from faults or [Finding("tokens", "ok", "closed to others")]
+
+
+def _sockets(config: Config) -> Iterator[Finding]:
+    faults = []
+    for path in (config.adapter_socket, *map(config.sidecar_socket, config.agents)):
+        try:
+            check_socket_path(path)
+        except ConfigurationFault as fault:
+            faults.append(Finding("sockets", "fault", str(fault)))
+    yield from faults or [Finding("sockets", "ok", f"the paths in {config.paths.run} are short enough")]
+
+
+def _disk(config: Config) -> Finding:
+    folder = next(place for place in (config.paths.state, *config.paths.state.parents) if place.exists())
+    free, needed = shutil.disk_usage(folder).free, _LOG_BYTES_MAX * (1 + len(config.agents))
+    detail = f"{_mebibytes(free)} are free at {folder}; the logs alone may take {_mebibytes(needed)}"
+    return Finding("disk", "ok" if free >= needed else "fault", detail)
+
+
+def _store(path: Path) -> Finding:
+    try:
+        header = read_header(path)
+        size = _mebibytes(path.stat().st_size)
+    except FileNotFoundError:
+        return Finding("store", "ok", f"{path} is not there yet; its process makes it")
+    except OSError as error:
+        return Finding("store", "fault", f"{path} cannot be read: {error.strerror}")
+    if header is None:
+        return Finding("store", "fault", f"{path} is no SQLite database")
+    return Finding("store", "ok", f"{path}, {size} in pages of {header.page_bytes} bytes")
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 1024 / 1024:,.1f} MiB"

@@ -1,0 +1,35 @@
+"""What the first bytes of a store tell of it, without SQLite (https://sqlite.org/fileformat2.html, 1.3).
+
+A process that has the store open must not read it so: closing the file would drop its own locks (fcntl(2)).
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+HEADER_BYTES: Final = 100
+_MAGIC: Final = b"SQLite format 3\0"
+_PAGE_SIZE_AT: Final = 16  # two bytes; 1 stands for 65,536
+_WRITE_FORMAT_AT: Final = 18  # 2: with a write-ahead log
+_RESERVED_AT: Final = 20
+
+
+class StoreHeader(NamedTuple):
+    """Bytes of a page, bytes that each page reserves at its end, and whether writes go to a log first."""
+
+    page_bytes: int
+    reserved_bytes: int
+    logged: bool
+
+
+def parse_header(first: bytes) -> StoreHeader | None:
+    """What a file that starts with `first` says of itself; `None` if it is no SQLite database."""
+    if len(first) < HEADER_BYTES or not first.startswith(_MAGIC):
+        return None
+    size = int.from_bytes(first[_PAGE_SIZE_AT : _PAGE_SIZE_AT + 2], "big")
+    return StoreHeader(65_536 if size == 1 else size, first[_RESERVED_AT], first[_WRITE_FORMAT_AT] == 2)
+
+
+def read_header(path: Path) -> StoreHeader | None:
+    """The same of the file at `path`; raises `OSError`."""
+    with path.open("rb") as file:
+        return parse_header(file.read(HEADER_BYTES))

@@ -1,0 +1,83 @@
+"""`doctor` on a host where nothing runs: what it sees, and what it ends with."""
+
+import json
+import shutil
+
+import pytest
+
+from multiclaw.cli import findings
+from shared.database import SQLITE_VERSION, Verdict
+from tests.unit.cli.runner import run
+
+
+@pytest.fixture
+def deployment(monkeypatch, short_folder):
+    """The configuration of a deployment of which nothing runs."""
+    run(monkeypatch, "init", "--dir", short_folder, "--agents", "pm,qa")
+    return short_folder / "multiclaw.toml"
+
+
+@pytest.fixture
+def examined(monkeypatch, deployment):
+    """Asks the doctor and gives the exit status, and the findings by subject that are not well."""
+
+    def ask():
+        result = run(monkeypatch, "doctor", "--config", deployment, "--json")
+        document = json.loads(result.out)
+        assert document["status"] == result.status
+        ill = [found for found in document["findings"] if found["level"] != "ok"]
+        return result.status, {found["subject"]: (found["level"], found["detail"]) for found in ill}
+
+    return ask
+
+
+def test_a_fresh_deployment_is_well(monkeypatch, deployment, examined):
+    """Nothing to complain of: status 0, the version and its verdict in words, every store named."""
+    assert examined() == (0, {})
+    words = run(monkeypatch, "doctor", "--config", deployment).out
+    assert f"{SQLITE_VERSION} is safe" in words
+    assert "sidecar-qa/sidecar.db is not there yet" in words
+    assert words.endswith("0 faults, 0 warnings\n")
+
+
+def test_an_unsafe_library_is_a_warning(monkeypatch, examined):
+    """The adapter keeps to one connection on it, so the deployment works, and the reason is told."""
+    monkeypatch.setattr(findings, "SQLITE_VERDICT", Verdict("unsafe", "for this test"))
+    assert examined() == (0, {"sqlite": ("warning", f"{SQLITE_VERSION} is unsafe: for this test")})
+
+
+def test_what_a_process_would_refuse_is_of_the_configuration(deployment, examined):
+    """An open key ends as the process itself would: with 78, and the command that closes it."""
+    key = deployment.parent / "keys" / "qa.key"
+    key.chmod(0o644)
+    status, ill = examined()
+    assert (status, list(ill)) == (78, ["keys"])
+    assert f"chmod 600 {key}" in ill["keys"][1]
+
+
+def test_a_broken_contract_and_a_long_path_are_of_the_configuration(monkeypatch, deployment, examined):
+    """Both are named, in one run."""
+    (deployment.parent / "contracts" / "bad.json").write_text("{")
+    monkeypatch.setenv("RUNTIME_DIRECTORY", "long" * 30)
+    status, ill = examined()
+    assert (status, set(ill)) == (78, {"contracts", "sockets"})
+
+
+def test_a_missing_configuration_does_not_hide_the_library(monkeypatch, short_folder):
+    """SQLite is judged anyway, and the fault names the command that makes a configuration."""
+    result = run(monkeypatch, "doctor", "--config", short_folder / "none.toml", "--json")
+    sqlite, *_, configuration = json.loads(result.out)["findings"]
+    assert (result.status, sqlite["subject"]) == (78, "sqlite")
+    assert "multiclaw init" in configuration["detail"]
+
+
+def test_host_faults_end_with_one(monkeypatch, deployment, examined):
+    """An open token, a full disk and a file that is no database: each told, and status 1."""
+    (deployment.parent / "state" / "sidecar-pm" / "token").chmod(0o640)
+    store = deployment.parent / "state" / "adapter" / "store.db"
+    store.parent.mkdir(parents=True, exist_ok=True)
+    store.write_bytes(b"SQLite format 3?" + bytes(200))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**12, 10**12 - 10**6, 10**6))
+    status, ill = examined()
+    assert (status, set(ill)) == (1, {"tokens", "disk", "store"})
+    assert ill["store"] == ("fault", f"{store} is no SQLite database")
