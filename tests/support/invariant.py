@@ -54,12 +54,16 @@ class HandOver:
 
 @dataclass(slots=True)
 class History:
-    """What was seen from outside, in the order it was seen. Note everything; `violations` judges."""
+    """What was seen from outside, in the order it was seen. Note everything; `violations` judges.
+
+    `replayed` names what came back from the dead, by recipient, sender and key: later ones of its line may be done.
+    """
 
     acked: list[AckedSend] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     handed: list[HandOver] = field(default_factory=list)
     applied: list[tuple[str, str, str]] = field(default_factory=list)
+    replayed: set[tuple[str, str, str]] = field(default_factory=set)
 
     def sent(self, sender: str, content: Mapping[str, Any], code: int, answer: Mapping[str, Any]) -> None:
         """A send and what came back: 200 and 201 carry a place, 202 a key, 4xx a refusal; 5xx leave it unknown."""
@@ -96,6 +100,11 @@ class StoredMessage:
     envelope: Mapping[str, Any]
     states: Mapping[str, int]
     faults: tuple[str, ...]
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What deduplication knows it by."""
+        return self.sender, self.key
 
     @property
     def place(self) -> str:
@@ -284,6 +293,8 @@ def _hand_overs(history: History, by_key: Mapping[tuple[str, str], StoredMessage
             yield f"{message.place}: {hand_over.recipient} got other content than is stored"
         if hand_over.recipient not in message.states:
             yield f"{message.place}: {hand_over.recipient} got it and is no recipient"
+        if (hand_over.recipient, *message.identity) in history.replayed:
+            continue
         line = hand_over.recipient, message.order_key
         if (hand_over.recipient, message.id) not in seen and line in newest and newest[line].id > message.id:
             yield f"{hand_over.recipient} got {newest[line].place} before {message.place} ({message.order_key})"
@@ -304,6 +315,8 @@ def _applications(history: History, by_key: Mapping[tuple[str, str], StoredMessa
         message = by_key.get((sender, key))
         if message is None:
             yield f"{recipient} applied {key} of {sender}, which is not in the store"
+            continue
+        if (recipient, sender, key) in history.replayed:
             continue
         line = recipient, message.order_key
         if line in newest and newest[line].id > message.id:

@@ -7,7 +7,8 @@ it does not finish a message it leaves later ones of the same order key alone.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,6 @@ from tests.acceptance.campaign.notes import Notes, Work
 from tests.acceptance.campaign.plan import Step
 from tests.support.agent_client import AgentAnswer, AgentClient
 
-_CALL_SECONDS_MAX = 5.0
-_PATIENCE_SECONDS = 30.0
-"""How long a call is repeated: no sidecar stays away for nearly so long."""
-
-_RETRY_SECONDS = 0.02
-_POLL_SECONDS_MAX = 0.3
-_LATE_SECONDS = 0.05
-
 _NACKS = ("release", "fail", "refuse")
 _ACTS = {"ack": 880, "release": 30, "fail": 40, "refuse": 20, "lapse": 25, "late": 5}
 """What a receiver does with a message, out of 1,000. `lapse` says nothing; `late` acks when the lease is over."""
@@ -34,18 +27,40 @@ _HEEDS = 0.7
 """How often a receiver heeds its own nack. Otherwise it goes on with the line, and what it acks then must be stale."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How patient agents are, in seconds, and the clock they read.
+
+    `patience` is how long a call is repeated: no sidecar stays away for nearly so long. `rest` is how long a receiver
+    does something else after each poll, at most.
+    """
+
+    call: float = 5.0
+    patience: float = 30.0
+    retry: float = 0.02
+    poll: float = 0.3
+    rest: float = 0.0
+    late: float = 0.05
+    now: Callable[[], float] = time.time
+
+
+QUICK = Pace()
+"""Everything happens within a round."""
+
+
 class Sender:
     """One agent's sends of one round, in order. `begun` follows all senders of the round."""
 
-    def __init__(self, agent: str, socket: Path, notes: Notes, begun: "Progress") -> None:
+    def __init__(self, agent: str, socket: Path, notes: Notes, begun: "Progress", pace: Pace = QUICK) -> None:
         self._agent = agent
         self._socket = socket
         self._notes = notes
         self._begun = begun
+        self._pace = pace
 
-    async def run(self, steps: Sequence[Step]) -> None:
+    async def run(self, steps: Iterable[Step]) -> None:
         """Send everything."""
-        async with AgentClient(self._socket, seconds_max=_CALL_SECONDS_MAX) as client:
+        async with AgentClient(self._socket, seconds_max=self._pace.call) as client:
             for step in steps:
                 await asyncio.sleep(step.think_seconds)
                 self._begun.step()
@@ -54,11 +69,11 @@ class Sender:
 
     async def _send(self, client: AgentClient, messages: Sequence[Mapping[str, Any]]) -> None:
         if len(messages) == 1:
-            answer = await insist(client, "/v1/messages", messages[0])
+            answer = await insist(client, "/v1/messages", messages[0], self._pace)
             self._begun.answered(self._agent, answer.status)
             self._notes.sent(self._agent, messages[0], answer.status, answer.document)
             return
-        answer = await insist(client, "/v1/messages/batch", {"messages": messages})
+        answer = await insist(client, "/v1/messages/batch", {"messages": messages}, self._pace)
         self._begun.answered(self._agent, max(outcome["code"] for outcome in answer.document["outcomes"]))
         for message, outcome in zip(messages, answer.document["outcomes"], strict=True):
             told = outcome.get("answer") or outcome.get("problem")
@@ -68,21 +83,32 @@ class Sender:
 class Receiver:
     """One lane of an agent that takes messages until it is told to stop. An agent may have several lanes."""
 
-    def __init__(self, agent: str, socket: Path, notes: Notes, rng: random.Random, *, careful: bool = False) -> None:
+    def __init__(
+        self,
+        agent: str,
+        socket: Path,
+        notes: Notes,
+        rng: random.Random,
+        *,
+        careful: bool = False,
+        pace: Pace = QUICK,
+    ) -> None:
         self._agent = agent
         self._socket = socket
         self._notes = notes
         self._rng = rng
         self._careful = careful
+        self._pace = pace
 
     async def run(self, stop: asyncio.Event) -> None:
         """Take, process and settle; what is in hand when it is told to stop is settled first."""
-        async with AgentClient(self._socket, seconds_max=_CALL_SECONDS_MAX) as client:
+        async with AgentClient(self._socket, seconds_max=self._pace.call) as client:
             while not stop.is_set():
-                wait = self._rng.uniform(0, _POLL_SECONDS_MAX)
+                await asyncio.sleep(self._rng.uniform(0, self._pace.rest))
+                wait = self._rng.uniform(0, self._pace.poll)
                 answer = await _once(client, "GET", f"/v1/messages?wait={wait:.3f}&max={self._rng.randint(1, 8)}")
                 if answer is None or answer.status == 503:
-                    await asyncio.sleep(_RETRY_SECONDS)
+                    await asyncio.sleep(self._pace.retry)
                 elif answer.status != 200:
                     self._notes.faults.append(
                         f"a poll of {self._agent} was answered {answer.status}: {answer.document}"
@@ -113,7 +139,7 @@ class Receiver:
                 self._notes.worked.append(work)
                 group.append(work)
                 if act == "late":
-                    await _over(message["lease_expires_at"])
+                    await self._over(message["lease_expires_at"])
                 if self._rng.random() < 0.5:
                     blocked |= await self._ack(client, group)
                     group = []
@@ -128,7 +154,7 @@ class Receiver:
 
     async def _ack(self, client: AgentClient, group: Sequence[Work]) -> set[str]:
         """Acknowledge; the lines of what was not taken."""
-        answer = await insist(client, "/v1/messages/ack", _ack_body(group))
+        answer = await insist(client, "/v1/messages/ack", _ack_body(group), self._pace)
         words = _ack_words(answer)
         if answer.status not in (200, 409):
             self._notes.faults.append(f"an ack of {self._agent} was answered {answer.status}: {answer.document}")
@@ -153,6 +179,11 @@ class Receiver:
             work.confirmed = "dead"
             self._notes.refused.append(work)
         return True
+
+    async def _over(self, lease_expires_at: str) -> None:
+        """Wait until a lease is over, and its message may be in other hands."""
+        left = from_iso(lease_expires_at) / 1_000_000 - self._pace.now()
+        await asyncio.sleep(max(0.0, left) + self._pace.late)
 
 
 class Progress:
@@ -193,6 +224,10 @@ class Progress:
             act()
         self._wake()
 
+    async def next(self) -> None:
+        """Wait until another send is begun, or the end."""
+        await self.reached(self._count + 1)
+
     async def reached(self, count: int) -> None:
         """Wait until so many sends were begun, or the end."""
         async with self._changed:
@@ -213,19 +248,14 @@ class Progress:
             self._changed.notify_all()
 
 
-async def _over(lease_expires_at: str) -> None:
-    """Wait until a lease is over, and its message may be in other hands."""
-    await asyncio.sleep(max(0.0, from_iso(lease_expires_at) / 1_000_000 - time.time()) + _LATE_SECONDS)
-
-
-async def insist(client: AgentClient, path: str, body: Mapping[str, Any]) -> AgentAnswer:
+async def insist(client: AgentClient, path: str, body: Mapping[str, Any], pace: Pace = QUICK) -> AgentAnswer:
     """The same call until it is answered with anything but 503."""
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(pace.patience):
         while True:
             answer = await _once(client, "POST", path, body)
             if answer is not None and answer.status != 503:
                 return answer
-            await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(pace.retry)
 
 
 async def _once(client: AgentClient, method: str, target: str, body: Any = None) -> AgentAnswer | None:

@@ -97,26 +97,27 @@ def _steps(rng: random.Random, agent: str) -> list[Step]:
             messages = rng.choice(told)  # an agent that is not sure says it again, much later
         else:
             count = rng.randint(2, 6) if rng.random() < 0.15 else 1
-            messages = tuple(_message(rng, agent) for _ in range(count))
+            messages = tuple(message(rng, agent) for _ in range(count))
             told.append(messages)
         steps.append(Step(rng.uniform(0, _THINK_SECONDS_MAX), messages, 2 if rng.random() < 0.1 else 1))
     return steps
 
 
-def _message(rng: random.Random, agent: str) -> dict[str, Any]:
+def message(rng: random.Random, agent: str) -> dict[str, Any]:
+    """A note of `agent` to a channel it belongs to, or to anybody."""
     channels = [name for name, members in CHANNELS.items() if agent in members]
     to = rng.choice(channels) if rng.random() < 0.5 else "@" + rng.choice(list(AGENTS))
-    message = {
+    note = {
         "to": to,
         "type": "note/1",
         "payload": _payload(rng),
         "idempotency_key": str(UUID(int=rng.getrandbits(128), version=4)),
     }
     if rng.random() < 0.6:
-        message["task_id"] = f"task-{rng.randint(1, 4)}"
+        note["task_id"] = f"task-{rng.randint(1, 4)}"
     if rng.random() < 0.2:
-        message["thread_id"] = "thread " + rng.choice(_TEXTS[:2])
-    return message
+        note["thread_id"] = "thread " + rng.choice(_TEXTS[:2])
+    return note
 
 
 def _payload(rng: random.Random) -> dict[str, Any]:
