@@ -2,7 +2,9 @@
 
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator
+from functools import partial
 
 from aiohttp import web
 
@@ -24,7 +26,8 @@ from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.keys import KeyMissing, Keyring, load_keyring
 from shared.lifecycle import serving
 from shared.names import GOVERNOR
-from shared.sockets import listen_unix, remove_unix
+from shared.service_manager import Standing, announced, passed_listener
+from shared.sockets import unix_door
 from shared.web.routes import SIGNATURE
 from shared.web.service import Service
 
@@ -54,12 +57,20 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)
         runner = await stack.enter_async_context(serving(service.server()))
         stack.push_async_callback(broker.close)
-        config.paths.run.mkdir(parents=True, exist_ok=True, mode=0o700)
-        listener = listen_unix(config.adapter_socket)
-        stack.callback(remove_unix, config.adapter_socket, config.adapter_socket.lstat().st_ino)
-        await web.SockSite(runner, listener, backlog=1024).start()
+        passed = passed_listener(config.adapter_socket, os.environ)
+        listener = stack.enter_context(unix_door(config.adapter_socket, passed))
+        site = web.SockSite(runner, listener, backlog=1024)
+        await site.start()
+        stack.push_async_callback(site.stop)
         _log.info("ready: at %s", config.adapter_socket)
+        await stack.enter_async_context(announced(partial(_standing, store)))
         yield
+
+
+async def _standing(store: Store) -> Standing:
+    """A store that says what is wrong with it opens itself again; one that does not answer at all needs a restart."""
+    reason = await store.check()
+    return Standing(reason, stuck=reason is not None and store.fault is None)
 
 
 def _keyrings(config: Config) -> tuple[dict[str, Keyring], list[str]]:

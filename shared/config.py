@@ -159,7 +159,7 @@ class Config(Section):
 
     def sidecar_port_file(self, agent: str) -> Path:
         """Where a running sidecar writes the loopback port it got."""
-        return self.paths.run / f"sidecar-{agent}.port"
+        return self.sidecar_state(agent) / "port"
 
     def token_file(self, agent: str) -> Path:
         """The bearer token of `agent` for loopback TCP."""

@@ -5,6 +5,7 @@ import errno
 import os
 import socket
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from shared.config import ConfigurationFault, check_socket_path
@@ -32,6 +33,25 @@ def listen_unix(path: Path) -> socket.socket:
     listener.listen(1024)
     listener.setblocking(False)
     return listener
+
+
+@contextlib.contextmanager
+def unix_door(path: Path, passed: socket.socket | None = None) -> Iterator[socket.socket]:
+    """A listening socket at `path`: the one that systemd passed, or else one of our own.
+
+    The file of our own goes with the block; systemd's stays, and what connects meanwhile waits in it. The server that
+    gets the socket closes it. Raises as `listen_unix` does.
+    """
+    if passed is not None:
+        yield passed
+        return
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    listener = listen_unix(path)
+    inode = path.lstat().st_ino
+    try:
+        yield listener
+    finally:
+        remove_unix(path, inode)
 
 
 def remove_unix(path: Path, listener_inode: int) -> None:

@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,9 @@ from shared.keys import Keyring, create_private, load_keyring
 from shared.lifecycle import serving
 from shared.names import GOVERNOR, direct_channel, hint
 from shared.problems import Problem
-from shared.sockets import listen_unix, remove_unix
+from shared.service_manager import Standing, announced, passed_listener
+from shared.sockets import unix_door
+from shared.web.routes import Call
 from shared.web.service import Service
 from sidecar.acknowledger import Acknowledger
 from sidecar.breaker import LinkBreaker
@@ -50,6 +53,8 @@ _log = logging.getLogger(__name__)
 
 _LOOPBACK: Final = "127.0.0.1"
 _TOKEN_BYTES: Final = 32
+_STORE_PATIENCE_SECONDS: Final = 2.0
+"""A store that has not answered after so long is stuck, to systemd's watchdog; it answers in milliseconds."""
 
 
 @asynccontextmanager
@@ -62,14 +67,18 @@ async def application(config_path: Path, agent: str) -> AsyncIterator[None]:
     if agent not in config.agents:
         raise ConfigurationFault(f"{config_path} has no agent {agent!r}.{hint(agent, config.agents)}")
     keyring = load_keyring(config.paths.keys, agent)
+    passed = passed_listener(config.sidecar_socket(agent), os.environ)
     with _locked(config.sidecar_state(agent)):
         token = _token(config.token_file(agent))
         async with open_store(config.sidecar_store(agent)) as store:
-            sidecar = _Sidecar(config, agent, keyring, token, store)
+            owner_uid = os.geteuid() if passed is None else config.sidecar_socket(agent).stat().st_uid
+            check = guard(agent, token, owner_uid, development=config.deployment.development)
+            sidecar = _Sidecar(config, agent, keyring, store, check)
             async with (
                 sidecar.running(),
                 serving(sidecar.service.server()) as runner,
-                _listening(config, agent, runner),
+                _listening(config, agent, runner, passed),
+                announced(partial(_standing, store)),
             ):
                 try:
                     yield
@@ -80,7 +89,9 @@ async def application(config_path: Path, agent: str) -> AsyncIterator[None]:
 class _Sidecar:
     """The parts of one sidecar."""
 
-    def __init__(self, config: Config, agent: str, keyring: Keyring, token: str, store: Store) -> None:
+    def __init__(
+        self, config: Config, agent: str, keyring: Keyring, store: Store, check: Callable[[Call], None]
+    ) -> None:
         limits = config.limits
         clock = Clock()
         counters = Counters()
@@ -109,7 +120,6 @@ class _Sidecar:
             Emergencies(agent, Journal("multiclaw-sidecar", config.sidecar_state(agent), clock)),
             envelope_bytes_max=limits.envelope_bytes_max,
         )
-        check = guard(agent, token, development=config.deployment.development)
         self.service = Service(f"Multiclaw sidecar of {agent}", table, check)
 
     @asynccontextmanager
@@ -177,23 +187,37 @@ def _token(path: Path) -> str:
     return token
 
 
-@asynccontextmanager
-async def _listening(config: Config, agent: str, runner: web.ServerRunner) -> AsyncIterator[None]:
-    """Both doors open. The files that lead to them go when the block ends, before the last answers are written."""
-    config.paths.run.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path, port_file = config.sidecar_socket(agent), config.sidecar_port_file(agent)
-    tcp, unix = _listen_tcp(config.agents[agent].port), listen_unix(path)
-    inode = path.lstat().st_ino
+async def _standing(store: Store) -> Standing:
+    """A store that says what is wrong with it may recover; one that does not answer at all needs a restart."""
     try:
-        await web.SockSite(runner, unix).start()
-        await web.SockSite(runner, tcp).start()
-        port = tcp.getsockname()[1]
-        _write_port(port_file, port)
-        _log.info("serving: %s at %s and %s:%d", agent, path, _LOOPBACK, port)
-        yield
-    finally:
-        remove_unix(path, inode)
-        port_file.unlink(missing_ok=True)
+        async with asyncio.timeout(_STORE_PATIENCE_SECONDS):
+            await store.check()
+    except Problem as problem:
+        return Standing(problem.detail)
+    except TimeoutError:
+        return Standing("the store does not answer", stuck=True)
+    return Standing()
+
+
+@asynccontextmanager
+async def _listening(
+    config: Config, agent: str, runner: web.ServerRunner, passed: socket.socket | None
+) -> AsyncIterator[None]:
+    """Both doors open. The files that lead to them go when the block ends, before the last answers are written."""
+    path, port_file = config.sidecar_socket(agent), config.sidecar_port_file(agent)
+    tcp = _listen_tcp(config.agents[agent].port)
+    with unix_door(path, passed) as unix:
+        try:
+            await web.SockSite(runner, unix).start()
+            await web.SockSite(runner, tcp).start()
+            port = tcp.getsockname()[1]
+            _write_port(port_file, port)
+            _log.info("serving: %s at %s and %s:%d", agent, path, _LOOPBACK, port)
+            yield
+        finally:
+            port_file.unlink(missing_ok=True)
+            for site in runner.sites:
+                await site.stop()  # what comes from now on is for the next process, where systemd keeps the socket
 
 
 def _listen_tcp(port: int) -> socket.socket:

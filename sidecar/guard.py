@@ -1,7 +1,6 @@
-"""Who may speak to a sidecar: its own user on the Unix socket, the bearer of its token on loopback TCP."""
+"""Who may speak to a sidecar: the owner of the Unix socket on it, the bearer of its token on loopback TCP."""
 
 import hmac
-import os
 import socket
 import struct
 from collections.abc import Callable
@@ -14,14 +13,20 @@ _UCRED: Final = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
 _ROOT: Final = 0
 
 
-def guard(agent: str, token: str, *, development: bool) -> Callable[[Call], None]:
-    """A guard that sets `call.agent`, or raises `unauthenticated`. `development` opens TCP without a token."""
+def guard(agent: str, token: str, owner_uid: int, *, development: bool) -> Callable[[Call], None]:
+    """A guard that sets `call.agent`, or raises `unauthenticated`. `development` opens TCP without a token.
+
+    `owner_uid` is the user whom the Unix socket belongs to: our own, or where systemd made it the agent's.
+    """
     expected = token.encode("ascii")
+    allowed = frozenset({owner_uid, _ROOT})
 
     def check(call: Call) -> None:
         connection = call.request.get_extra_info("socket")
         if connection is not None and connection.family == socket.AF_UNIX:
-            _check_peer(_UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[1])
+            _check_peer(
+                _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[1], allowed
+            )
         elif not development:
             _check_token(call.request.headers.get("Authorization", ""), expected)
         call.agent = agent
@@ -29,9 +34,9 @@ def guard(agent: str, token: str, *, development: bool) -> Callable[[Call], None
     return check
 
 
-def _check_peer(uid: int) -> None:
-    if uid not in (os.geteuid(), _ROOT):
-        raise Problem("unauthenticated", f"User {uid} may not use this socket; it serves its own user.")
+def _check_peer(uid: int, allowed: frozenset[int]) -> None:
+    if uid not in allowed:
+        raise Problem("unauthenticated", f"User {uid} may not use this socket; it serves its owner.")
 
 
 def _check_token(header: str, expected: bytes) -> None:

@@ -52,8 +52,9 @@ async def test_the_unix_socket_serves_its_own_user_only(
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         assert (await client.send())[0] == 202
-        monkeypatch.setattr(sidecar.guard, "_ROOT", -1)
-        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr(sidecar.guard, "_ROOT", -1)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    async with deployment.sidecar() as client:
         status, problem = await client.send()
         assert (status, problem["type"]) == (401, "unauthenticated")
 

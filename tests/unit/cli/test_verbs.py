@@ -43,7 +43,7 @@ def test_status_of_what_is_down_has_the_whole_shape(monkeypatch, deployment):
 
 def test_status_does_not_believe_a_port_file_of_a_dead_sidecar(monkeypatch, deployment):
     """After `kill -9` the file is still there, and another program may have the port: no address is told."""
-    (deployment.parent / "run" / "sidecar-qa.port").write_text("4711")
+    (deployment.parent / "state" / "sidecar-qa" / "port").write_text("4711")
     document = json.loads(run(monkeypatch, "status", "--config", deployment, "--json").out)
     assert document["agents"]["qa"]["url"] is None
 
