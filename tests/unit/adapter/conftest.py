@@ -7,15 +7,16 @@ import pytest
 
 from adapter.core.commands import Ack, Command, HandedOver, Nack, Sent, Tick
 from adapter.core.exchange import Exchange
-from adapter.core.policy import Policy
+from adapter.core.policy import Now, Policy
 from adapter.core.routing import Topology
 from shared.problems import Problem
+from tests.support.clock import us
 from tests.support.engines import MemoryEngine, ask
 from tests.support.factories import claim, exchange, now, policy, send, topology
 
 
 class Bench:
-    """An exchange, its store, and the time, which tests move."""
+    """An exchange, its store, and the time, which tests move: `wall_step_seconds` is how far the wall was set."""
 
     def __init__(self, rules: Policy | None = None, members: Topology | None = None) -> None:
         self.engine = MemoryEngine()
@@ -23,10 +24,17 @@ class Bench:
         self.topology = members or topology()
         self.exchange: Exchange = exchange(self.policy, members=self.topology)
         self.seconds = 0.0
+        self.wall_step_seconds = 0.0
+
+    @property
+    def now(self) -> Now:
+        """Both clocks; the wall may have been set."""
+        at = now(self.seconds)
+        return Now(at.wall_us + us(self.wall_step_seconds), at.steady_us)
 
     def group(self, *commands: Command) -> list[Any]:
         """Outcomes of one committed group."""
-        return ask(self.exchange, self.engine, now(self.seconds), *commands)
+        return ask(self.exchange, self.engine, self.now, *commands)
 
     def do(self, command: Command) -> Any:
         """The outcome of a group of one."""
