@@ -5,13 +5,15 @@ import secrets
 
 from adapter.core.admission import QueueLimits
 from adapter.core.policy import Policy
+from adapter.core.retention import Ages, RetentionPolicy
 from adapter.core.retry import RetryPolicy
-from shared.config import Limits
+from shared.config import Config, Days, Retention
 from shared.times import MICROSECONDS
 
 
-def policy_of(limits: Limits) -> Policy:
+def policy_of(config: Config) -> Policy:
     """Seconds become microseconds; chance comes from the system."""
+    limits = config.limits
     return Policy(
         lease_us=int(limits.lease_seconds * MICROSECONDS),
         retry=RetryPolicy(
@@ -21,6 +23,24 @@ def policy_of(limits: Limits) -> Policy:
         ),
         queue=QueueLimits(limits.queue_max, limits.queue_critical_reserve),
         alert_window_us=int(limits.alert_window_seconds * MICROSECONDS),
+        retention=_retention_of(config.retention),
         jitter=random.SystemRandom().random,
         nonce=lambda: secrets.token_hex(4),
     )
+
+
+def _retention_of(retention: Retention) -> RetentionPolicy:
+    return RetentionPolicy(
+        default=_ages(*retention.days("")),
+        channels={channel: _ages(*retention.days(channel)) for channel in retention.channels},
+        check_us=int(retention.check_seconds * MICROSECONDS),
+        agree_us=int(retention.clock_trust_hours * 3_600 * MICROSECONDS),
+    )
+
+
+def _ages(message_days: Days, contract_days: Days) -> Ages:
+    return Ages(_age_us(message_days), _age_us(contract_days))
+
+
+def _age_us(days: Days) -> int | None:
+    return None if days == "forever" else int(days * 86_400 * MICROSECONDS)

@@ -5,22 +5,24 @@ read as TOML where it is TOML, else as text. `STATE_DIRECTORY`, `RUNTIME_DIRECTO
 as systemd sets them, replace the folders. Relations between limits are checked here, once.
 """
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from shared.limits import (
     BATCH_BYTES_MAX,
     ENVELOPE_BYTES_MAX,
     LEASE_SECONDS_MAX,
     POLL_WAIT_SECONDS_MAX,
+    RETENTION_DAYS_MIN,
     UNIX_PATH_BYTES_MAX,
 )
-from shared.names import ADAPTER, RESERVED, hint, is_name
+from shared.names import ADAPTER, RESERVED, direct_channel, hint, is_name
 
 EXIT_CONFIGURATION: Final = 78
 """`EX_CONFIG` of sysexits.h: a restart will not mend it, so systemd must not try."""
@@ -30,6 +32,10 @@ _ENV_PREFIX: Final = "MULTICLAW_"
 _ENVELOPE_BYTES_LIMIT: Final = BATCH_BYTES_MAX - 64 * 1024
 """A message travels in a request of the link, with its signature and what wraps it; one that never could would stand
 in an outbox for ever."""
+
+
+_DAYS_MAX: Final = 36_525
+"""A hundred years; who wants more says "forever"."""
 
 
 class ConfigurationFault(Exception):  # noqa: N818 - "fault" is our word for what an operator mends
@@ -86,6 +92,7 @@ class Limits(Section):
     retry_cap_seconds: Annotated[float, Field(ge=0)] = 60.0
     alert_window_seconds: Annotated[float, Field(gt=0, le=3_600)] = 10.0
     outbox_max: Annotated[int, Field(ge=1)] = 1_000
+    outbox_days_max: Annotated[float, Field(gt=0)] = 14.0
     link_timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
     health_poll_seconds: Annotated[float, Field(gt=0)] = 1.0
     breaker_failures: Annotated[int, Field(ge=1)] = 3
@@ -103,12 +110,57 @@ class Limits(Section):
         return self
 
 
+def _check_days(days: float | str) -> float | str:
+    if isinstance(days, float) and not RETENTION_DAYS_MIN <= days <= _DAYS_MAX:
+        raise ValueError(f"{days:g} days are not between {RETENTION_DAYS_MIN} (90 minutes) and {_DAYS_MAX}")
+    return days
+
+
+Days = Annotated[float | Literal["forever"], AfterValidator(_check_days)]
+"""How long something is kept. A message's key is remembered as long as the message, hence the minimum."""
+
+
+class ChannelRetention(Section):
+    """What one channel keeps for longer or shorter than the others."""
+
+    message_days: Days | None = None
+    contract_days: Days | None = None
+
+
+class Retention(Section):
+    """How long messages are kept (contracts: those whose contract says so), by channel where it differs.
+
+    Every `check_seconds` what is too old begins to go. When the wall clock jumps by more than an hour, that counts for
+    no message's age until both clocks have agreed for `clock_trust_hours` of running.
+    """
+
+    message_days: Days = 30.0
+    contract_days: Days = "forever"
+    channels: dict[str, ChannelRetention] = {}
+    check_seconds: Annotated[float, Field(ge=1, le=1_800)] = 300.0
+    clock_trust_hours: Annotated[float, Field(ge=RETENTION_DAYS_MIN * 24, le=720)] = 24.0
+
+    def days(self, channel: str) -> tuple[Days, Days]:
+        """For how long a channel keeps its messages, and its contracts."""
+        own = self.channels.get(channel, ChannelRetention())
+        message = self.message_days if own.message_days is None else own.message_days
+        contract = self.contract_days if own.contract_days is None else own.contract_days
+        return message, contract
+
+    @property
+    def shortest_days(self) -> float:
+        """What the key of any message is remembered for at least."""
+        kept = [days for channel in ("", *self.channels) for days in self.days(channel)]
+        return min((days for days in kept if days != "forever"), default=math.inf)
+
+
 class Config(Section):
     """The whole file, with every path absolute."""
 
     deployment: Deployment = Deployment()
     paths: Paths = Paths()
     limits: Limits = Limits()
+    retention: Retention = Retention()
     agents: dict[str, Agent]
     channels: dict[str, Channel]
 
@@ -128,6 +180,19 @@ class Config(Section):
                     )
             if len(set(spec.members)) != len(spec.members):
                 raise ValueError(f"channel {channel!r} names a member twice")
+        return self
+
+    @model_validator(mode="after")
+    def _retention(self) -> Self:
+        known = {*self.channels, *map(direct_channel, self.agents)}
+        for channel in self.retention.channels:
+            if channel not in known:
+                raise ValueError(f"retention.channels: there is no channel {channel!r}.{hint(channel, known)}")
+        if self.limits.outbox_days_max >= self.retention.shortest_days:
+            raise ValueError(
+                f"limits.outbox_days_max ({self.limits.outbox_days_max:g}) must be under the shortest retention "
+                f"({self.retention.shortest_days:g} days): what leaves an outbox must find its key remembered"
+            )
         return self
 
     @property
@@ -238,6 +303,7 @@ def _keys_beside(where: tuple[str | int, ...]) -> list[str]:
         "deployment": Deployment,
         "paths": Paths,
         "limits": Limits,
+        "retention": ChannelRetention if len(where) > 2 else Retention,
         "agents": Agent,
         "channels": Channel,
     }

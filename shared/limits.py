@@ -42,3 +42,6 @@ LEASE_SECONDS_MAX: Final = 3_600.0
 SIGNATURE_AGE_SECONDS_MAX: Final = 300.0
 """A signature older (or newer) than this is refused. Messages are signed when they leave the outbox, so the
 age is that of one request; keys are remembered as long as their messages, which is far longer."""
+
+RETENTION_DAYS_MIN: Final = 90 * 60 / 86_400
+"""Nothing is forgotten within 90 minutes: that long an idempotency key is remembered whatever a deployment sets."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.core.delivery import Delivery
+from adapter.core.retention import Lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +183,15 @@ class NewMessage:
 
 @dataclass(slots=True)
 class Snapshot:
-    """What the exchange needs to know of the store when it starts."""
+    """What the exchange needs to know of the store when it starts.
+
+    `floors` are how far retention has come, and `trusted_us` the wall time it trusted last, None before the first.
+    """
 
     last_message_id: int
     last_accepted_at_us: int
     sequences: dict[str, int]
     live: list[Delivery]
     alert_counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    floors: dict[Lane, int] = field(default_factory=dict)
+    trusted_us: int | None = None

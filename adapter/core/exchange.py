@@ -4,7 +4,7 @@ It lives in the writer's thread and is asked for one group of commands at a time
 commit them; what it holds in memory mirrors the committed rows plus that group. If the commit fails, it is thrown
 away and made anew from the store, so that memory never runs ahead of the disk.
 
-Its parts decide: `sending`, `handing`, `settling`, `reviving`, `announcing`. Here they are put together.
+Its parts decide: `sending`, `handing`, `settling`, `reviving`, `pruning`, `announcing`. Here they are put together.
 """
 
 from typing import Any, Final
@@ -18,6 +18,7 @@ from adapter.core.mailbox import Mailbox
 from adapter.core.places import Places
 from adapter.core.policy import Now, Policy
 from adapter.core.ports import StoreTransaction
+from adapter.core.pruning import Pruning, PruningFigures
 from adapter.core.reviving import Reviving
 from adapter.core.routing import Topology
 from adapter.core.sending import Sending
@@ -45,11 +46,13 @@ class Exchange:
         self._sending = sending = Sending(books)
         self._handing = Handing(books)
         self._announcing = Announcing(books, snapshot, sending.announce, now)
+        self._pruning = Pruning(books, snapshot, now)
         self._parts: tuple[Part, ...] = (
             sending,
             self._handing,
             Settling(books),
             Reviving(books),
+            self._pruning,
             self._announcing,
         )
         self._handlers: dict[type, Decide] = {Tick: self._tick}
@@ -76,6 +79,11 @@ class Exchange:
     def depths(self) -> dict[str, int]:
         """Live deliveries per agent."""
         return {agent: len(mailbox.live) for agent, mailbox in self._books.mailboxes.items()}
+
+    @property
+    def pruning(self) -> PruningFigures:
+        """What retention has done."""
+        return self._pruning.figures
 
     def next_due_us(self) -> int | None:
         """When a `Tick` is due, at the earliest."""

@@ -31,6 +31,10 @@ class Places:
         """The newest sequence of a channel; 0 before its first message."""
         return self._sequences.get(channel, 0)
 
+    def channels(self) -> tuple[str, ...]:
+        """Every channel that ever had a place to give."""
+        return tuple(self._sequences)
+
     def give(self, send: Send, envelope: dict[str, Any], store: StoreTransaction, now: Now) -> StoredSend:
         """Store a message at the next place of its channel."""
         self._last_stamp_us = stamp_us = max(self._last_stamp_us, now.wall_us)

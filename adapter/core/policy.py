@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from adapter.core.admission import QueueLimits
+from adapter.core.retention import RetentionPolicy
 from adapter.core.retry import RetryPolicy
 
 
@@ -18,6 +19,7 @@ class Policy:
     retry: RetryPolicy
     queue: QueueLimits
     alert_window_us: int
+    retention: RetentionPolicy
     jitter: Callable[[], float]
     nonce: Callable[[], str]
 

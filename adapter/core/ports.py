@@ -1,11 +1,12 @@
 """What the exchange asks of a store, inside one transaction. Engines are proven by one conformance suite."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from adapter.core.commands import NewMessage, StoredSend
 from adapter.core.dead_letters import DeadLetter
 from adapter.core.delivery import Delivery
+from adapter.core.retention import Lane, Retained
 
 
 class StoreTransaction(Protocol):
@@ -46,3 +47,21 @@ class StoreTransaction(Protocol):
 
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """Store the newest sequence of these channels, and the newest message id."""
+
+    def retained(self, channel: str, after_sequence: int, limit: int) -> list[Retained]:
+        """What is stored of a channel behind a sequence, in order. What this transaction has added may be missing."""
+
+    def held(self, after_message_id: int, limit: int) -> list[Retained]:
+        """Messages that `hold` noted, behind one of them, in order."""
+
+    def hold(self, message_ids: Sequence[int]) -> None:
+        """These are too old and in use: note them, to be looked at again."""
+
+    def prune(self, message_ids: Collection[int]) -> None:
+        """Forget these messages, their deliveries, dead letters and keys, and that they were held."""
+
+    def save_floor(self, lane: Lane, sequence: int) -> None:
+        """Store how far the scan of a lane has come."""
+
+    def save_trusted(self, trusted_us: int) -> None:
+        """Store the wall time that is trusted."""

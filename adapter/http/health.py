@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from adapter.store.engine import Store
 from shared.database import SQLITE_VERDICT, SQLITE_VERSION
 from shared.names import GOVERNOR
+from shared.times import MICROSECONDS
 from shared.web.routes import Answer, Call, json_answer
 
 METRICS_TYPE = "text/plain"
@@ -22,6 +23,18 @@ class Health:
         self._registry = CollectorRegistry()
         self._ready = Gauge("multiclaw_adapter_ready", "1 when the store takes writes", registry=self._registry)
         self._queue = Gauge("multiclaw_queue_depth", "Deliveries queued or leased", ["agent"], registry=self._registry)
+
+        self._pruned = Gauge(
+            "multiclaw_messages_pruned", "Messages forgotten since the store was opened", registry=self._registry
+        )
+        self._pruned_at = Gauge(
+            "multiclaw_retention_last_pass_seconds", "When retention last looked at everything", registry=self._registry
+        )
+        self._clock_doubted = Gauge(
+            "multiclaw_clock_doubted",
+            "1 while the wall clock has jumped: what it skipped makes no message older",
+            registry=self._registry,
+        )
 
     async def ready(self, _: Call) -> Answer:
         """200 only when the store is open, checked and takes writes; 503 says why not, within a second."""
@@ -50,4 +63,8 @@ class Health:
         self._ready.set(await self._store.check() is None)
         for agent, depth in self._store.depths().items():
             self._queue.labels(agent).set(depth)
+        pruning = self._store.pruning()
+        self._pruned.set(pruning.messages)
+        self._pruned_at.set(pruning.last_pass_us / MICROSECONDS)
+        self._clock_doubted.set(pruning.clock_doubted)
         return Answer(200, generate_latest(self._registry), METRICS_TYPE)

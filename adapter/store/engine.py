@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from adapter.core.commands import Command, HandedOver
 from adapter.core.exchange import Exchange
 from adapter.core.policy import Now, Policy
+from adapter.core.pruning import PruningFigures
 from adapter.core.routing import Topology
 from adapter.store.names import Names
 from adapter.store.pulse import Pulse, is_at_risk
@@ -190,6 +191,10 @@ class Store:
     def depths(self) -> dict[str, int]:
         """Live deliveries per agent."""
         return {} if self._exchange is None else self._exchange.depths()
+
+    def pruning(self) -> PruningFigures:
+        """What retention has done since the store was opened."""
+        return PruningFigures() if self._exchange is None else self._exchange.pruning
 
     def _now(self) -> Now:
         return Now(self._clock.wall_us(), self._clock.steady_us())

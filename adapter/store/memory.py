@@ -4,12 +4,14 @@ It promises what the SQLite engine promises, durability apart; one conformance s
 """
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from adapter.core.commands import NewMessage, Snapshot, StoredSend
 from adapter.core.dead_letters import DeadLetter
 from adapter.core.delivery import Delivery, State
+from adapter.core.retention import Lane, Retained
 
 
 @dataclass(slots=True)
@@ -24,15 +26,28 @@ class MemoryStore:
     alert_counts: dict[tuple[str, str], int] = field(default_factory=dict)
     sequences: dict[str, int] = field(default_factory=dict)
     last_message_id: int = 0
+    held: set[int] = field(default_factory=set)
+    floors: dict[Lane, int] = field(default_factory=dict)
+    trusted_us: int | None = None
 
     def snapshot(self) -> Snapshot:
         """What an exchange starts from."""
-        newest = self.messages.get(self.last_message_id)
+        newest = next(reversed(self.messages.values()), None)
         rows = (row for _, rows in sorted(self.deliveries.items()) for row in rows.values())
         live = [replace(row) for row in rows if row.state in {State.QUEUED, State.LEASED}]
         stamp_us = newest.accepted_at_us if newest else 0
         counts = {subject: count for subject, count in self.alert_counts.items() if count}
-        return Snapshot(self.last_message_id, stamp_us, dict(self.sequences), live, counts)
+        sequences, floors = dict(self.sequences), dict(self.floors)
+        return Snapshot(self.last_message_id, stamp_us, sequences, live, counts, floors, self.trusted_us)
+
+    def forget(self, message_id: int) -> None:
+        """Remove a message and everything that refers to it."""
+        message = self.messages.pop(message_id)
+        del self.by_key[message.send.sender, message.send.idempotency_key]
+        del self.by_place[message.send.channel, message.sequence]
+        for recipient in self.deliveries.pop(message_id, {}):
+            self.letters.pop((message_id, recipient), None)
+        self.held.discard(message_id)
 
 
 class MemoryTransaction:
@@ -48,6 +63,10 @@ class MemoryTransaction:
         self._alert_counts: dict[tuple[str, str], int] = {}
         self._sequences: dict[str, int] = {}
         self._last_message_id = store.last_message_id
+        self._held: set[int] = set()
+        self._pruned: set[int] = set()
+        self._floors: dict[Lane, int] = {}
+        self._trusted_us = store.trusted_us
 
     def expect(self, keys: Sequence[tuple[str, bytes]]) -> None:
         """See `StoreTransaction`. Everything is at hand."""
@@ -55,7 +74,7 @@ class MemoryTransaction:
     def find_send(self, sender: str, idempotency_key: bytes) -> StoredSend | None:
         """See `StoreTransaction`."""
         message_id = self._by_key.get((sender, idempotency_key))
-        if message_id is None:
+        if message_id is None or message_id in self._pruned:
             return None
         message = self._messages[message_id]
         send = message.send
@@ -65,7 +84,8 @@ class MemoryTransaction:
         """See `StoreTransaction`."""
         send = message.send
         key, place = (send.sender, send.idempotency_key), (send.channel, message.sequence)
-        if message.message_id in self._messages or key in self._by_key or place in self._by_place:
+        known = self.find_send(*key) is not None
+        if known or message.message_id in self._messages or place in self._by_place:
             raise ValueError(f"message {message.message_id}, its key or its place is taken")
         self._messages[message.message_id] = message
         self._by_key[key] = self._by_place[place] = message.message_id
@@ -73,7 +93,9 @@ class MemoryTransaction:
     def envelope_at(self, channel: str, sequence: int) -> bytes | None:
         """See `StoreTransaction`."""
         message_id = self._by_place.get((channel, sequence))
-        return None if message_id is None else self._messages[message_id].envelope
+        if message_id is None or message_id in self._pruned:
+            return None
+        return self._messages[message_id].envelope
 
     def envelopes(self, message_ids: list[int]) -> Mapping[int, bytes]:
         """See `StoreTransaction`."""
@@ -97,6 +119,8 @@ class MemoryTransaction:
     def find_dead_letter(self, message_id: int, recipient: str) -> DeadLetter | None:
         """See `StoreTransaction`."""
         place = message_id, recipient
+        if message_id in self._pruned:
+            return None
         return self._letters.get(place) or self._store.letters.get(place)
 
     def save_dead_letters(self, letters: Iterable[DeadLetter]) -> None:
@@ -112,9 +136,38 @@ class MemoryTransaction:
         self._sequences |= sequences
         self._last_message_id = last_message_id
 
+    def retained(self, channel: str, after_sequence: int, limit: int) -> list[Retained]:
+        """See `StoreTransaction`."""
+        places = range(after_sequence + 1, self._store.sequences.get(channel, 0) + 1)
+        ids = (self._store.by_place.get((channel, sequence)) for sequence in places)
+        return self._described(ids, limit)
+
+    def held(self, after_message_id: int, limit: int) -> list[Retained]:
+        """See `StoreTransaction`."""
+        ids = (message_id for message_id in sorted(self._store.held | self._held) if message_id > after_message_id)
+        return self._described(ids, limit)
+
+    def hold(self, message_ids: Sequence[int]) -> None:
+        """See `StoreTransaction`."""
+        self._held.update(message_ids)
+
+    def prune(self, message_ids: Collection[int]) -> None:
+        """See `StoreTransaction`."""
+        self._pruned.update(message_ids)
+
+    def save_floor(self, lane: Lane, sequence: int) -> None:
+        """See `StoreTransaction`."""
+        self._floors[lane] = sequence
+
+    def save_trusted(self, trusted_us: int) -> None:
+        """See `StoreTransaction`."""
+        self._trusted_us = trusted_us
+
     def commit(self) -> None:
         """Everything at once becomes what is committed."""
         store = self._store
+        for message_id in self._pruned:  # first: a key that went may have been used anew
+            store.forget(message_id)
         store.messages |= self._messages.maps[0]
         store.by_key |= self._by_key.maps[0]
         store.by_place |= self._by_place.maps[0]
@@ -124,6 +177,24 @@ class MemoryTransaction:
         store.alert_counts |= self._alert_counts
         store.sequences |= self._sequences
         store.last_message_id = self._last_message_id
+        store.held |= self._held
+        store.floors |= self._floors
+        store.trusted_us = self._trusted_us
+
+    def _described(self, message_ids: Iterable[int | None], limit: int) -> list[Retained]:
+        there = (message_id for message_id in message_ids if message_id is not None and message_id not in self._pruned)
+        return [self._describe(message_id) for message_id in islice(there, limit)]
+
+    def _describe(self, message_id: int) -> Retained:
+        message, rows = self._messages[message_id], self._rows(message_id).values()
+        live = any(row.state in {State.QUEUED, State.LEASED} for row in rows)
+        letters = (self.find_dead_letter(message_id, row.recipient) for row in rows)
+        in_use = live or any(letter is not None and letter.closure is None for letter in letters)
+        send, size = message.send, len(message.envelope)
+        place = send.channel, send.keep_forever, message.sequence
+        return Retained(message_id, *place, message.accepted_at_us, size, in_use)
 
     def _rows(self, message_id: int) -> dict[str, Delivery]:
+        if message_id in self._pruned:
+            return {}
         return self._store.deliveries.get(message_id, {}) | self._deliveries.get(message_id, {})

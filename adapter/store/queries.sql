@@ -119,3 +119,43 @@ WHERE m.channel_id = ? AND m.sequence = ? AND l.recipient_id = ?
 -- name: dead_letter_groups
 SELECT recipient_id, reason, count(*), min(died_at_us), max(died_at_us)
 FROM dead_letters INDEXED BY dead_letters_groups WHERE closure IS NULL GROUP BY recipient_id, reason
+
+-- name: retained
+SELECT m.id, m.channel_id, m.keep_forever, m.sequence, m.accepted_at_us, length(m.envelope),
+       EXISTS (SELECT 1 FROM deliveries INDEXED BY deliveries_live WHERE message_id = m.id AND state < 2)
+       OR EXISTS (SELECT 1 FROM dead_letters INDEXED BY dead_letters_open WHERE message_id = m.id AND closure IS NULL)
+FROM messages AS m WHERE m.channel_id = ? AND m.sequence > ? ORDER BY m.sequence LIMIT ?
+
+-- name: held
+SELECT m.id, m.channel_id, m.keep_forever, m.sequence, m.accepted_at_us, length(m.envelope),
+       EXISTS (SELECT 1 FROM deliveries INDEXED BY deliveries_live WHERE message_id = m.id AND state < 2)
+       OR EXISTS (SELECT 1 FROM dead_letters INDEXED BY dead_letters_open WHERE message_id = m.id AND closure IS NULL)
+FROM held_messages AS h CROSS JOIN messages AS m ON m.id = h.message_id
+WHERE h.message_id > ? ORDER BY h.message_id LIMIT ?
+
+-- name: hold
+INSERT INTO held_messages (message_id) VALUES {rows} ON CONFLICT DO NOTHING
+
+-- name: prune_deliveries
+DELETE FROM deliveries WHERE message_id IN (VALUES {rows})
+
+-- name: prune_dead_letters
+DELETE FROM dead_letters WHERE message_id IN (VALUES {rows})
+
+-- name: prune_held
+DELETE FROM held_messages WHERE message_id IN (VALUES {rows})
+
+-- name: prune_messages
+DELETE FROM messages WHERE id IN (VALUES {rows})
+
+-- name: save_floor
+REPLACE INTO retention_floors (channel_id, keep_forever, sequence) VALUES (?, ?, ?)
+
+-- name: floors
+SELECT channel_id, keep_forever, sequence FROM retention_floors
+
+-- name: save_trusted
+REPLACE INTO trusted_time (id, trusted_us) VALUES (1, ?)
+
+-- name: trusted
+SELECT trusted_us FROM trusted_time

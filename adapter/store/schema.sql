@@ -20,6 +20,25 @@ CREATE TABLE IF NOT EXISTS proofs (
     proven_at_us INTEGER NOT NULL
 ) STRICT;
 
+-- How far retention has come in each channel: below it, nothing of the class is left to look at.
+CREATE TABLE IF NOT EXISTS retention_floors (
+    channel_id INTEGER NOT NULL,
+    keep_forever INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (channel_id, keep_forever)
+) STRICT, WITHOUT ROWID;
+
+-- Messages below the floor of theirs that could not go: not received yet, or an open dead letter.
+CREATE TABLE IF NOT EXISTS held_messages (
+    message_id INTEGER PRIMARY KEY
+) STRICT;
+
+-- One row: the wall time that was trusted last (adapter/core/clock_trust.py).
+CREATE TABLE IF NOT EXISTS trusted_time (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    trusted_us INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE IF NOT EXISTS messages (
     id INTEGER PRIMARY KEY,
     channel_id INTEGER NOT NULL,

@@ -1,13 +1,15 @@
 """`StoreTransaction` on SQLite: additions gather and are written in few multi-row statements at the end."""
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from adapter.core.commands import NewMessage, Snapshot, StoredSend
 from adapter.core.dead_letters import DeadLetter
 from adapter.core.delivery import Delivery, State
+from adapter.core.retention import Lane, Retained
 from adapter.store.letters import letter_row, read_dead_letter
 from adapter.store.names import Names
+from adapter.store.pruning import forget, read_floors, read_held, read_retained
 from adapter.store.queries import SQL
 from adapter.store.rows import Row, read_rows, write_rows
 
@@ -115,6 +117,34 @@ class SqliteTransaction:
         rows = [(ids[channel], sequence, last_message_id) for channel, sequence in sequences.items()]
         write_rows(self._connection, "save_sequences", rows)
 
+    def retained(self, channel: str, after_sequence: int, limit: int) -> list[Retained]:
+        """See `StoreTransaction`."""
+        return read_retained(self._connection, self._names, channel, after_sequence, limit)
+
+    def held(self, after_message_id: int, limit: int) -> list[Retained]:
+        """See `StoreTransaction`."""
+        return read_held(self._connection, self._names, after_message_id, limit)
+
+    def hold(self, message_ids: Sequence[int]) -> None:
+        """See `StoreTransaction`."""
+        write_rows(self._connection, "hold", [(message_id,) for message_id in message_ids])
+
+    def prune(self, message_ids: Collection[int]) -> None:
+        """See `StoreTransaction`."""
+        forget(self._connection, message_ids)
+        for key, known in self._by_key.items():
+            if known is not None and known.message_id in message_ids:
+                self._by_key[key] = None
+
+    def save_floor(self, lane: Lane, sequence: int) -> None:
+        """See `StoreTransaction`."""
+        row = self._names.channel_ids[lane.channel], lane.contract, sequence
+        self._connection.execute(SQL["save_floor"], row)
+
+    def save_trusted(self, trusted_us: int) -> None:
+        """See `StoreTransaction`."""
+        self._connection.execute(SQL["save_trusted"], (trusted_us,))
+
     def flush(self) -> None:
         """Write the messages that were added."""
         write_rows(self._connection, "insert_messages", [self._row(message) for message in self._added])
@@ -161,7 +191,9 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
     sequences = {name: last for _, name, last in connection.execute(SQL["channels"])}
     live = [_delivery(row, names) for row in connection.execute(SQL["live_deliveries"])]
     counts = {(names.agent_names[agent], why): count for agent, why, count in connection.execute(SQL["alert_counts"])}
-    return Snapshot(last_message_id, newest[0] if newest else 0, sequences, live, counts)
+    stamp_us, trusted = newest[0] if newest else 0, connection.execute(SQL["trusted"]).fetchone()
+    floors, trusted_us = read_floors(connection, names), trusted[0] if trusted else None
+    return Snapshot(last_message_id, stamp_us, sequences, live, counts, floors, trusted_us)
 
 
 def _delivery(row: Row, names: Names) -> Delivery:

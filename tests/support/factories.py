@@ -10,6 +10,7 @@ from adapter.core.commands import Claim, Send, Snapshot
 from adapter.core.delivery import Delivery
 from adapter.core.exchange import Exchange
 from adapter.core.policy import Now, Policy
+from adapter.core.retention import Ages, RetentionPolicy
 from adapter.core.retry import RetryPolicy
 from adapter.core.routing import Topology, order_key
 from shared.envelope import content_sha256
@@ -23,6 +24,8 @@ AGENTS = ("orchestrator", "pm", "engineering", "qa", "research", "growth")
 ROLES = {"orchestrator": "orchestrator", "pm": "pm"} | dict.fromkeys(AGENTS[2:], "execution")
 CHANNELS = {"all-agents": AGENTS, "product": AGENTS, "platform": ("orchestrator", "pm", "engineering")}
 START_US = us(START_SECONDS)
+
+NOTHING_IS_TOO_OLD = RetentionPolicy(Ages(None, None), {}, check_us=0, agree_us=0)
 
 _tickets = itertools.count(1)
 
@@ -92,14 +95,15 @@ def policy(
     queue_max: int = 500,
     critical_reserve: int = 100,
     alert_window_seconds: float = 0.0,
+    retention: RetentionPolicy = NOTHING_IS_TOO_OLD,
     jitter: Callable[[], float] = lambda: 1.0,
 ) -> Policy:
-    """The default limits, with no alerts, the longest jitter, and nonces that count."""
+    """The default limits, with no alerts and no retention, the longest jitter, and nonces that count."""
     nonces = itertools.count(1)
     retry = RetryPolicy(attempts_max, us(retry_base_seconds), us(retry_cap_seconds))
     queue = QueueLimits(queue_max, critical_reserve)
     window_us = us(alert_window_seconds)
-    return Policy(us(lease_seconds), retry, queue, window_us, jitter, lambda: f"{next(nonces):08x}")
+    return Policy(us(lease_seconds), retry, queue, window_us, retention, jitter, lambda: f"{next(nonces):08x}")
 
 
 def now(seconds: float = 0.0) -> Now:

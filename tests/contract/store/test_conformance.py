@@ -5,6 +5,7 @@ import pytest
 from adapter.core.commands import NewMessage, StoredSend
 from adapter.core.dead_letters import Cycle, DeadLetter, closed
 from adapter.core.delivery import State
+from adapter.core.retention import Lane
 from tests.support.engines import ENGINES
 from tests.support.factories import delivery, send
 
@@ -201,6 +202,124 @@ def test_a_dead_letter_is_one_record(engine):
         assert store.find_dead_letter(1, "qa") == ended
         assert (ended.closure, ended.closed_at_us, ended.note) == ("resolved", 9, "by hand")
         assert store.find_dead_letter(1, "pm").cycles == 1
+
+
+def retained(store, after=0, limit=100, channel="product"):
+    return [(r.message_id, r.channel, r.contract, r.sequence, r.accepted_at_us, r.size, r.in_use)
+            for r in store.retained(channel, after, limit)]  # fmt: skip
+
+
+def test_what_is_retained_is_told_in_order(engine):
+    """Behind a sequence, of one channel, with its class, time, size, and whether it is in use."""
+    acked, dead = {"state": State.ACKED}, {"state": State.DEAD, "reason": "refused"}
+    rows = [
+        delivery(1, "qa", **acked), delivery(2, "qa", **acked), delivery(2, "pm"), delivery(3, "qa", **dead),
+        delivery(4, "qa", **dead), delivery(5, "qa", state=State.LEASED), delivery(6, "qa", **acked),
+    ]  # fmt: skip
+    messages = [message(n, n, keep_forever=n == 1) for n in range(1, 6)] + [message(6, 1, to="platform")]
+    add(engine, *messages, deliveries=rows)
+    letters = [DeadLetter(n, "qa", 1, LETTER.history[:1]) for n in (3, 4)]
+    with engine.begin() as store:
+        store.save_sequences({"product": 5, "platform": 1}, 6)
+        store.save_dead_letters([letters[0], closed(letters[1], "resolved", 9)])
+    with engine.begin() as store:
+        assert retained(store) == [
+            (1, "product", True, 1, 1_001, 7, False),
+            (2, "product", False, 2, 1_002, 7, True),
+            (3, "product", False, 3, 1_003, 7, True),
+            (4, "product", False, 4, 1_004, 7, False),
+            (5, "product", False, 5, 1_005, 7, True),
+        ]
+        assert [row[0] for row in retained(store, 2, 2)] == [3, 4]
+        assert [row[0] for row in retained(store, channel="platform")] == [6]
+        assert retained(store, channel="all-agents") == []
+
+
+def test_what_is_pruned_is_forgotten_whole(engine):
+    """Message, key, place, deliveries, record: in its transaction and later; others and the numbers stay."""
+    first, second = message(1), message(2, 2)
+    rows = [delivery(1, "qa", state=State.DEAD, reason="refused"), delivery(2, "qa", state=State.ACKED)]
+    add(engine, first, second, deliveries=rows)
+    with engine.begin() as store:
+        store.save_dead_letters([closed(LETTER, "resolved", 9)])
+        store.hold([1])
+    with engine.begin() as store:
+        assert store.find_send("pm", first.send.idempotency_key) is not None
+        store.prune([1])
+        assert is_gone(store, first)
+    with engine.begin() as store:
+        assert is_gone(store, first)
+        assert store.find_send("pm", second.send.idempotency_key).message_id == 2
+        assert store.find_delivery(2, "qa") is not None
+    snapshot = engine.snapshot()
+    assert (snapshot.last_message_id, snapshot.sequences["product"], snapshot.last_accepted_at_us) == (2, 2, 1_002)
+
+
+def is_gone(store, stored):
+    return [
+        store.find_send("pm", stored.send.idempotency_key), store.envelope_at("product", stored.sequence),
+        store.deliveries_of(1), store.find_delivery(1, "qa"), store.find_dead_letter(1, "qa"), store.held(0, 9),
+    ] == [None, None, [], None, None, []] and [row[0] for row in retained(store)] == [2]  # fmt: skip
+
+
+def test_a_key_that_is_forgotten_can_be_used_again(engine):
+    """Also in the transaction that forgets it."""
+    first = message(1)
+    add(engine, first)
+    anew = message(2, 2, idempotency_key=first.send.envelope["idempotency_key"])
+    with engine.begin() as store:
+        store.prune([1])
+        store.add_message(anew)
+        assert store.find_send("pm", first.send.idempotency_key).message_id == 2
+    with engine.begin() as store:
+        assert store.find_send("pm", first.send.idempotency_key).message_id == 2
+        assert store.envelope_at("product", 1) is None
+
+
+def test_what_is_held_is_found_again_in_order(engine):
+    """Noted once, however often it is; as it is now."""
+    add(engine, *(message(n, n) for n in range(1, 5)), deliveries=[delivery(2, "qa")])
+    with engine.begin() as store:
+        store.hold([2, 4])
+        store.hold([2, 3])
+    with engine.begin() as store:
+        assert [(row.message_id, row.in_use) for row in store.held(0, 9)] == [(2, True), (3, False), (4, False)]
+        assert [row.message_id for row in store.held(2, 1)] == [3]
+
+
+def test_a_snapshot_holds_how_far_retention_has_come(engine):
+    """The newest floor of each lane, and the time that was trusted last; nothing before the first pass."""
+    assert (engine.snapshot().floors, engine.snapshot().trusted_us) == ({}, None)
+    notes, contracts = Lane("product", contract=False), Lane("product", contract=True)
+    with engine.begin() as store:
+        store.save_floor(notes, 1)
+        store.save_floor(contracts, 2)
+        store.save_trusted(3)
+    with engine.begin() as store:
+        store.save_floor(notes, 4)
+        store.save_trusted(5)
+    assert (engine.snapshot().floors, engine.snapshot().trusted_us) == ({notes: 4, contracts: 2}, 5)
+
+
+def prune_and_fail(engine):
+    with engine.begin() as store:
+        store.prune([1])
+        store.hold([2])
+        store.save_floor(Lane("product", contract=False), 9)
+        store.save_trusted(9)
+        raise RollbackError
+
+
+def test_nothing_of_a_failed_pruning_remains(engine):
+    """All or nothing."""
+    add(engine, message(1), message(2, 2), deliveries=[delivery(1, "qa", state=State.ACKED)])
+    with pytest.raises(RollbackError):
+        prune_and_fail(engine)
+    with engine.begin() as store:
+        assert [row[0] for row in retained(store)] == [1, 2]
+        assert store.find_delivery(1, "qa") is not None
+        assert store.held(0, 9) == []
+    assert (engine.snapshot().floors, engine.snapshot().trusted_us) == ({}, None)
 
 
 def bury_and_fail(engine):

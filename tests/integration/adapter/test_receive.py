@@ -11,14 +11,14 @@ from adapter.core.commands import Ack, Claim
 from adapter.http.receive import Receive
 from adapter.store.engine import Store
 from shared.clock import Clock
-from shared.config import Limits
+from shared.config import Config
 from shared.strict_json import decode
 from tests.support.factories import send, topology
 
 
 @pytest.fixture
 async def broker(tmp_path):
-    store = Store(tmp_path / "store.db", topology(), policy_of(Limits()), Clock())
+    store = Store(tmp_path / "store.db", topology(), policy_of(Config(agents={}, channels={})), Clock())
     opened = Broker(store, Clock())
     await store.open()
     yield opened

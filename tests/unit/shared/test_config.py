@@ -57,6 +57,8 @@ def test_an_unreadable_file_is_a_fault(tmp_path: Path, raw: bytes) -> None:
         ("[channels.x]\nmember = []\nmembers = []", "channels.x.member", "members"),
         ("[limit]\nqueue_max = 5", "limit", "limits"),
         ("[path]\n", "path", "paths"),
+        ("[retention]\nmessage_day = 5", "retention.message_day", "message_days"),
+        ("[retention.channels.product]\ncontract_day = 5", "retention.channels.product.contract_day", "contract_days"),
         ("[deployment]\ndevelopement = true", "deployment.developement", "development"),
     ],
 )
@@ -87,6 +89,14 @@ def test_unknown_keys_name_the_nearest_known(tmp_path: Path, extra: str, key: st
         (MINIMAL + "[limits]\nlink_timeout_seconds = inf", "limits.link_timeout_seconds"),
         (MINIMAL + "[limits]\nretry_base_seconds = 9\nretry_cap_seconds = 8", "retry_cap_seconds must not be under"),
         (MINIMAL + "[limits]\nbreaker_reset_seconds = 31", "breaker_reset_cap_seconds must not be under"),
+        (MINIMAL + "[retention]\nmessage_days = 0.06", "retention.message_days: 0.06 days are not between"),
+        (MINIMAL + '[retention]\ncontract_days = "always"', "retention.contract_days"),
+        (MINIMAL + "[retention]\nmessage_days = inf", "retention.message_days"),
+        (MINIMAL + "[retention]\ncheck_seconds = 3600", "retention.check_seconds"),
+        (MINIMAL + "[retention]\nclock_trust_hours = 1", "retention.clock_trust_hours"),
+        (MINIMAL + "[retention.channels.produkt]", "no channel 'produkt'. Did you mean 'product'?"),
+        (MINIMAL + "[retention]\nmessage_days = 14", "outbox_days_max (14) must be under the shortest retention (14"),
+        (MINIMAL + '[retention.channels."@qa"]\nmessage_days = 2', "must be under the shortest retention (2"),
         (MINIMAL + "[limits]\nenvelope_bytes_max = 8388608", "limits.envelope_bytes_max"),  # a whole batch
     ],
 )
@@ -143,3 +153,20 @@ def test_socket_paths_end_at_107_bytes() -> None:
     check_socket_path(Path("/" + "é" * 53))
     with pytest.raises(ConfigurationFault, match="109 bytes"):
         check_socket_path(Path("/" + "é" * 54))
+
+
+def test_each_channel_keeps_for_as_long_as_it_says(tmp_path: Path) -> None:
+    """Direct channels too; what a channel does not say is said for all, and "forever" is no number of days."""
+    lines = ("[retention]", "contract_days = 400", '[retention.channels."@qa"]', 'message_days = "forever"')
+    retention = read(tmp_path, MINIMAL + "\n".join(lines)).retention
+    assert (retention.days("product"), retention.days("@qa")) == ((30, 400), ("forever", 400))
+    assert retention.shortest_days == 30
+    assert read(tmp_path).retention.days("product") == (30, "forever")
+
+
+def test_the_outbox_may_hold_what_is_kept_for_ever(tmp_path: Path) -> None:
+    """Where nothing is forgotten, no age is too old; 90 minutes are enough where an outbox holds less."""
+    lines = ("[retention]", 'message_days = "forever"', "[limits]", "outbox_days_max = 1000000")
+    assert read(tmp_path, MINIMAL + "\n".join(lines)).limits.outbox_days_max == 1_000_000
+    lines = ("[retention]", "message_days = 0.0625", "[limits]", "outbox_days_max = 0.06")
+    assert read(tmp_path, MINIMAL + "\n".join(lines)).retention.shortest_days == 0.0625
