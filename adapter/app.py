@@ -45,7 +45,8 @@ async def adapter(config: Config) -> AsyncIterator[None]:
     auth = LinkAuth(keyrings, clock)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(StoreLock(config.adapter_state, LOCK_PATIENCE_SECONDS).release)
-        store = Store(config.adapter_store, topology, policy_of(config), clock, config.limits.store_probe_seconds)
+        limits = config.limits
+        store = Store(config.adapter_store, topology, policy_of(config), clock, limits.store_probe_seconds)
         broker = Broker(store, clock)
         await store.start()
         stack.push_async_callback(store.close)

@@ -99,7 +99,7 @@ class _Sidecar:
         self._clock = clock
         self._breaker = LinkBreaker(limits.breaker_failures)
         self._link = Link(config.adapter_socket, keyring, clock, self._breaker, counters, limits.link_timeout_seconds)
-        self._outbox = Outbox(store, clock, limits.outbox_max)
+        self._outbox = Outbox(store, clock, limits.outbox_max, limits.outbox_days_max)
         self._deferred = DeferredAcks(store)
         self._seen = Seen()
         submitter = Submitter(self._link, clock)

@@ -10,7 +10,7 @@ from shared.strict_json import encode
 from sidecar.breaker import LinkBreaker
 from sidecar.core.ack_bodies import ack_body
 from sidecar.core.drain import is_fault, plan
-from sidecar.core.link_outcome import UNSETTLED, Outcome
+from sidecar.core.link_outcome import UNSETTLED, Outcome, refused
 from sidecar.counters import Counters
 from sidecar.link import Link
 from sidecar.store.deferred_acks import DeferredAck, DeferredAcks
@@ -18,6 +18,11 @@ from sidecar.store.outbox import Entry, Outbox
 from sidecar.submitter import Submitter
 
 _log = logging.getLogger(__name__)
+
+
+def _overdue() -> Problem:
+    detail = "It waited in the outbox for so long that the adapter may have forgotten whether it has it. Send it anew."
+    return Problem("expired", detail)
 
 
 class Recovery:
@@ -69,6 +74,10 @@ class Recovery:
             entries = await self._outbox.head()
             if not entries:
                 await self._outbox.arrived()
+                continue
+            overdue = self._outbox.overdue(entries)
+            if overdue:
+                await self._settle(overdue, [refused(_overdue())] * len(overdue))
                 continue
             outcomes = await self._submitter.submit([entry.draft for entry in entries])
             if not await self._settle(entries, outcomes):

@@ -1,6 +1,7 @@
 """The outbox: sends that wait for the adapter, durable and in order (promise 11)."""
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +15,16 @@ from shared.envelope import content_sha256
 from shared.limits import BATCH_MESSAGES_MAX
 from shared.problems import Problem
 from shared.strict_json import encode
+from shared.times import MICROSECONDS
 from sidecar.core.drafts import Draft, count_to_send
 from sidecar.core.link_outcome import Outcome, Verdict, refused
 from sidecar.store.store import Store
+
+_log = logging.getLogger(__name__)
+
+DEAD_MAX: Final = 1_000
+"""Sends set aside that are kept, as many as an outbox holds by default: each of them needs a human. Beyond it the
+oldest leave, and each of those is written to the log whole."""
 
 _FULL_RETRY_SECONDS: Final = 5.0
 
@@ -25,13 +33,17 @@ _DEPTH = "SELECT count(*) FROM outbox"
 _POSITION = "SELECT count(*) FROM outbox WHERE id <= ?"
 _INSERT = "INSERT INTO outbox (idempotency_key, content_sha256, envelope, queued_at_us) VALUES (?, ?, ?, ?)"
 _SIZES = "SELECT length(envelope) FROM outbox ORDER BY id LIMIT ?"
-_HEAD = "SELECT id, idempotency_key, envelope FROM outbox ORDER BY id LIMIT ?"
+_HEAD = "SELECT id, idempotency_key, envelope, queued_at_us FROM outbox ORDER BY id LIMIT ?"
 _DELETE = "DELETE FROM outbox WHERE id = ?"
 _BURY = (
     "INSERT OR REPLACE INTO outbox_dead (idempotency_key, envelope, problem, refused_at_us) "
     "SELECT idempotency_key, envelope, ?, ? FROM outbox WHERE id = ?"
 )
 _DEAD = "SELECT count(*) FROM outbox_dead"
+_DROP = (
+    "DELETE FROM outbox_dead WHERE rowid IN (SELECT rowid FROM outbox_dead ORDER BY refused_at_us, rowid "
+    "LIMIT max(0, (SELECT count(*) FROM outbox_dead) - ?)) RETURNING idempotency_key, problem, envelope"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +52,21 @@ class Entry:
 
     id: int
     draft: Draft
+    queued_at_us: int
 
 
 class Outbox:
-    """`depth` counts what waits, `dead` what was refused for good; both follow the commits."""
+    """`depth` counts what waits, `dead` what was refused for good; both follow the commits.
 
-    def __init__(self, store: Store, clock: Clock, entries_max: int) -> None:
+    What has waited for `days_max` is not to be sent any more: the adapter remembers keys for longer than that, and so
+    knows for certain whether it has the message already; what is older it might take twice.
+    """
+
+    def __init__(self, store: Store, clock: Clock, entries_max: int, days_max: float) -> None:
         self._store = store
         self._clock = clock
         self._entries_max = entries_max
+        self._age_us_max = int(days_max * 86_400 * MICROSECONDS)
         self._arriving = 0
         self.depth = 0
         self.dead = 0
@@ -77,15 +95,22 @@ class Outbox:
         """The oldest entries that fit one batch."""
         return await self._store.read(_read_head)
 
+    def overdue(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those that have waited for too long. A wall clock that leaps forward makes none of them older."""
+        now_us = min(self._clock.wall_us(), self._clock.steady_us())
+        return [entry for entry in entries if now_us - entry.queued_at_us > self._age_us_max]
+
     async def settle(self, done: Sequence[Entry], dead: Sequence[tuple[Entry, dict[str, Any]]]) -> None:
         """Forget what the adapter has, and set aside what it refused for good, in one transaction."""
         now_us = self._clock.wall_us()
 
-        def unit(connection: sqlite3.Connection) -> None:
+        def unit(connection: sqlite3.Connection) -> list[tuple[str, bytes, bytes]]:
             connection.executemany(_BURY, [(encode(problem), now_us, entry.id) for entry, problem in dead])
             connection.executemany(_DELETE, [(entry.id,) for entry in (*done, *(entry for entry, _ in dead))])
+            return connection.execute(_DROP, (DEAD_MAX,)).fetchall() if dead else []
 
-        await self._store.commit(unit)
+        for key, problem, envelope in await self._store.commit(unit):
+            _log.error("outbox-dead-dropped: %s: %s: %s", key, problem.decode(), envelope.decode())
         self.depth -= len(done) + len(dead)
         if dead:
             self.dead = await self._store.read(lambda connection: int(connection.execute(_DEAD).fetchone()[0]))
@@ -135,4 +160,4 @@ def _queued(draft: Draft, position: int) -> Outcome:
 def _read_head(connection: sqlite3.Connection) -> list[Entry]:
     sizes = [size for (size,) in connection.execute(_SIZES, (BATCH_MESSAGES_MAX,))]
     rows = connection.execute(_HEAD, (count_to_send(sizes),)).fetchall()
-    return [Entry(entry_id, Draft(key, orjson.loads(envelope), envelope)) for entry_id, key, envelope in rows]
+    return [Entry(entry_id, Draft(key, orjson.loads(envelope), envelope), at) for entry_id, key, envelope, at in rows]

@@ -132,6 +132,8 @@ async def test_health_and_figures(link):
     text = (await pm.call("GET", "/metrics")).document
     assert "multiclaw_adapter_ready 1.0" in text
     assert 'multiclaw_queue_depth{agent="qa"} 1.0' in text
+    for name in ("messages_pruned", "retention_last_pass_seconds", "clock_doubted"):
+        assert f"multiclaw_{name} 0.0" in text
 
 
 async def test_the_document_tells_every_route_and_every_refusal(link):

@@ -1,6 +1,10 @@
 """Sends: the direct path, and its turn to the outbox."""
 
 import asyncio
+import contextlib
+import json
+import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -186,6 +190,24 @@ async def test_poison_in_the_outbox_is_set_aside(deployment: Deployment) -> None
         async with deployment.adapter():
             await until_health(client, outbox_depth=0, outbox_dead=1)
         assert deployment.fake.order("product") == [1, 2, 3, 4, 5]
+
+
+async def test_what_waited_too_long_is_set_aside(short_folder: Path) -> None:
+    """The adapter may have forgotten its key by then, so it is not sent: it might arrive twice. The rest follows."""
+    deployment = Deployment(short_folder, outbox_days_max=1)
+    database = deployment.config.sidecar_state("pm") / "sidecar.db"
+    async with deployment.sidecar() as client:
+        for number in range(3):
+            await client.send(payload=number)
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE outbox SET queued_at_us = queued_at_us - 86400000000 WHERE id < 3")
+    async with deployment.sidecar() as client, deployment.adapter():
+        await until_health(client, outbox_depth=0, outbox_dead=2)
+        assert deployment.fake.order("product") == [2]
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        problems = [json.loads(text) for (text,) in connection.execute("SELECT problem FROM outbox_dead")]
+    assert [problem["type"] for problem in problems] == ["expired", "expired"]
+    assert "Send it anew" in problems[0]["detail"]
 
 
 async def test_what_is_refused_for_now_stays_and_blocks(deployment: Deployment) -> None:

@@ -25,6 +25,7 @@ from sidecar.store.processed import (
     take_back,
 )
 from sidecar.store.store import Store, open_store
+from tests.support.clock import SettableClock
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def _draft(number: int) -> Draft:
 
 async def test_the_outbox_is_occupied_from_the_first_moment(store: Store) -> None:
     """A send that is on its way in counts before it is committed, even when its caller has gone."""
-    outbox = Outbox(store, Clock(), 10)
+    outbox = Outbox(store, Clock(), 10, 14)
     outbox.add(_draft(1)).cancel()
     assert outbox.occupied
     await store.settled()
@@ -53,7 +54,7 @@ async def test_the_outbox_is_occupied_from_the_first_moment(store: Store) -> Non
 
 async def test_depth_is_exact_across_settling_and_reloading(store: Store) -> None:
     """Additions that commit while others are settled are counted, and a new process counts the same."""
-    outbox = Outbox(store, Clock(), 1_000)
+    outbox = Outbox(store, Clock(), 1_000, 14)
     for number in range(50):
         await outbox.add(_draft(number))
     entries = await outbox.head()
@@ -61,7 +62,7 @@ async def test_depth_is_exact_across_settling_and_reloading(store: Store) -> Non
     await outbox.settle(entries[:40], [(entries[40], {"type": "expired"})])
     assert [(await future).code for future in waiting] == [202] * 10
     assert (outbox.depth, outbox.dead) == (19, 1)
-    again = Outbox(store, Clock(), 1_000)
+    again = Outbox(store, Clock(), 1_000, 14)
     await again.load()
     assert (again.depth, again.dead) == (19, 1)
     assert [entry.draft.key for entry in await again.head()] == [str(number) for number in range(41, 60)]
@@ -69,6 +70,41 @@ async def test_depth_is_exact_across_settling_and_reloading(store: Store) -> Non
 
 def _processed(key: MessageKey, result: bytes | None = None) -> Processed:
     return Processed(key, f"d-{key.idempotency_key}", result)
+
+
+async def test_what_has_waited_too_long_is_overdue(store: Store) -> None:
+    """By the steady clock: a wall that leaps makes nothing older, and one that is set back nothing either."""
+    clock = SettableClock()
+    outbox = Outbox(store, clock, 10, 14)
+    await outbox.add(_draft(1))
+    clock.advance(3_600)
+    await outbox.add(_draft(2))
+    entries = await outbox.head()
+    clock.step_wall(40 * 86_400)
+    assert outbox.overdue(entries) == []
+    clock.advance(14 * 86_400 - 3_599)
+    assert outbox.overdue(entries) == entries[:1]
+    clock.step_wall(-100 * 86_400)
+    assert outbox.overdue(entries) == []
+
+
+async def test_what_was_set_aside_is_bounded_and_the_oldest_leaves_aloud(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever reads the log has the whole message and why it was refused; the newest stay."""
+    monkeypatch.setattr("sidecar.store.outbox.DEAD_MAX", 2)
+    clock = SettableClock()
+    outbox = Outbox(store, clock, 10, 14)
+    for number in range(4):
+        await outbox.add(_draft(number))
+    for entry in await outbox.head():
+        clock.advance(1)
+        await outbox.settle([], [(entry, {"type": f"refusal-{entry.id}"})])
+    assert (outbox.depth, outbox.dead) == (0, 2)
+    dropped = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert dropped == [f'outbox-dead-dropped: {n}: {{"type":"refusal-{n + 1}"}}: {{"payload":{n}}}' for n in (0, 1)]
+    kept = await store.read(lambda c: c.execute("SELECT idempotency_key FROM outbox_dead ORDER BY 1").fetchall())
+    assert kept == [("2",), ("3",)]
 
 
 async def test_the_first_result_stays(store: Store) -> None:
