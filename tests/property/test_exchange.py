@@ -7,8 +7,8 @@ After every group the stored rows must be the model's, and every answer must be 
 import json
 
 import hypothesis.strategies as st
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+import pytest
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from adapter.core.commands import Ack, Claim, Extend, GiveBack, Nack, Replay, Resolve, Send, Sent, Tick, Unpark
 from adapter.core.delivery import State
@@ -16,6 +16,7 @@ from adapter.core.exchange import Exchange
 from adapter.core.policy import Now
 from shared.problems import Problem
 from tests.property.exchange_model import ATTEMPTS, BASE, CAP, LEASE, QUEUE_MAX, RESERVE, Message, Model
+from tests.property.steps import CountedMachine, take_steps
 from tests.support.clock import us
 from tests.support.engines import ENGINES
 from tests.support.factories import START_US, new_key, now, policy, send, topology
@@ -35,7 +36,7 @@ class DiskFullError(Exception):
     """Ends a transaction badly."""
 
 
-class ExchangeMachine(RuleBasedStateMachine):
+class ExchangeMachine(CountedMachine):
     """One exchange, one engine, one model."""
 
     engine_name = "memory"
@@ -371,7 +372,8 @@ class ExchangeMachine(RuleBasedStateMachine):
         """Depths are honest, and the next tick comes in time for the first lease to lapse."""
         if not hasattr(self, "engine"):
             return
-        assert self.exchange.depths() == {agent: len(self.model.queue(agent)) for agent in AGENTS}
+        depths = self.exchange.depths()
+        assert {agent: depths[agent] for agent in AGENTS} == {agent: len(self.model.queue(agent)) for agent in AGENTS}
         for agent in AGENTS:
             queue = self.model.queue(agent)
             assert len(queue) <= QUEUE_MAX + RESERVE
@@ -388,9 +390,8 @@ class SqliteMachine(ExchangeMachine):
     engine_name = "sqlite"
 
 
-QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
-
-TestExchangeInMemory = ExchangeMachine.TestCase
-TestExchangeInMemory.settings = settings(max_examples=250, stateful_step_count=80, suppress_health_check=QUIET)
-TestExchangeOnSqlite = SqliteMachine.TestCase
-TestExchangeOnSqlite.settings = settings(max_examples=100, stateful_step_count=80, suppress_health_check=QUIET)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("machine", "steps"), [(ExchangeMachine, 80_000), (SqliteMachine, 20_000)])
+def test_the_exchange_does_what_the_model_says(machine, steps):
+    """Whatever is asked in whatever order, rolled back or restarted in between: answers and rows are the model's."""
+    assert take_steps(machine, steps) >= steps
