@@ -40,7 +40,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
     check_socket_path(config.adapter_socket)
     clock = Clock()
     topology = Topology.of(config)
-    registry = load_registry(config.paths.contracts)
+    registry = load_registry(config.paths.contracts, config.rate_classes)
     keyrings, warnings = _keyrings(config)
     auth = LinkAuth(keyrings, clock)
     async with contextlib.AsyncExitStack() as stack:

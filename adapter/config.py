@@ -5,6 +5,7 @@ import secrets
 
 from adapter.core.admission import QueueLimits
 from adapter.core.policy import Policy
+from adapter.core.rates import Rate
 from adapter.core.retention import Ages, RetentionPolicy
 from adapter.core.retry import RetryPolicy
 from shared.config import Config, Days, Retention
@@ -22,6 +23,7 @@ def policy_of(config: Config) -> Policy:
             int(limits.retry_cap_seconds * MICROSECONDS),
         ),
         queue=QueueLimits(limits.queue_max, limits.queue_critical_reserve),
+        rates={name: Rate(rate.per_second, rate.burst) for name, rate in config.rate_classes.items()},
         alert_window_us=int(limits.alert_window_seconds * MICROSECONDS),
         retention=_retention_of(config.retention),
         jitter=random.SystemRandom().random,

@@ -154,6 +154,24 @@ class Retention(Section):
         return min((days for days in kept if days != "forever"), default=math.inf)
 
 
+class Rate(Section):
+    """How many messages of one class a sender may send: per second over time, and at once after a pause."""
+
+    per_second: Annotated[int, Field(ge=1, le=1_000_000)]
+    burst: Annotated[int, Field(ge=1, le=100_000_000)]
+
+
+RATES_DEFAULT: Final = {
+    "normal": Rate(per_second=200, burst=500),
+    "critical": Rate(per_second=50, burst=250),
+    "progress": Rate(per_second=100, burst=500),
+}
+"""For each sender apart. A whole deployment that sends 1,000,000 messages a day sends 12 a second, so only a loop meets
+these. Rates: what one receiver, which takes some hundreds a second, keeps up with. Bursts: what comes at once fits one
+recipient's queue of 500, so that neither a loop nor a full outbox that drains pushes others out of it. Critical ones
+are never pushed out, so they get half of it. Only a deployment's own contracts need classes beyond these."""
+
+
 class Config(Section):
     """The whole file, with every path absolute."""
 
@@ -161,12 +179,13 @@ class Config(Section):
     paths: Paths = Paths()
     limits: Limits = Limits()
     retention: Retention = Retention()
+    rates: dict[str, Rate] = Field(default_factory=dict)
     agents: dict[str, Agent]
     channels: dict[str, Channel]
 
     @model_validator(mode="after")
     def _names(self) -> "Config":
-        for name in (*self.agents, *self.channels):
+        for name in (*self.agents, *self.channels, *self.rates):
             if not is_name(name):
                 raise ValueError(f"{name!r} is not a name: use 1 to 63 of a-z, 0-9 and '-'")
         for name in self.agents:
@@ -194,6 +213,11 @@ class Config(Section):
                 f"({self.retention.shortest_days:g} days): what leaves an outbox must find its key remembered"
             )
         return self
+
+    @property
+    def rate_classes(self) -> dict[str, Rate]:
+        """Every class there is, with its rate."""
+        return RATES_DEFAULT | self.rates
 
     @property
     def adapter_state(self) -> Path:
@@ -304,6 +328,7 @@ def _keys_beside(where: tuple[str | int, ...]) -> list[str]:
         "paths": Paths,
         "limits": Limits,
         "retention": ChannelRetention if len(where) > 2 else Retention,
+        "rates": Rate,
         "agents": Agent,
         "channels": Channel,
     }

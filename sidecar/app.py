@@ -141,6 +141,7 @@ class _Sidecar:
     def stop(self) -> None:
         """Before the surface closes: open polls are answered, open sends get a moment and are queued after it."""
         self._receiver.stop()
+        self._sender.stop()
         self._link.stop()
 
     async def _end(self) -> None:

@@ -15,6 +15,7 @@ class Counters:
     sends_accepted: int = _counted("Sends the adapter committed, duplicates included.")
     sends_queued: int = _counted("Sends committed to the outbox.")
     sends_refused: int = _counted("Sends refused, here or by the adapter.")
+    sends_slowed: int = _counted("Times that sends waited because the agent was faster than it may be.")
     outbox_drained: int = _counted("Messages that left the outbox for the adapter.")
     outbox_buried: int = _counted("Messages of the outbox that the adapter refused for good.")
     deliveries_handed: int = _counted("Messages handed to the agent.")

@@ -1,16 +1,24 @@
-"""Recovery: when the adapter is back, tell it the deferred acknowledgements, then drain the outbox in order."""
+"""Recovery: when the adapter is back, tell it the deferred acknowledgements, then drain the outbox in order.
+
+Where it says when to come again, because the agent was too fast or a recipient's queue is full, the drain waits and
+goes on (ADR 10). Acknowledgements that are deferred meanwhile do not wait for it.
+"""
 
 import asyncio
 import logging
 from collections.abc import Sequence
 
+import backoff
+
+from shared.limits import BATCH_MESSAGES_MAX
 from shared.link import ACK_PATH
 from shared.problems import Problem
 from shared.strict_json import encode
 from sidecar.breaker import LinkBreaker
 from sidecar.core.ack_bodies import ack_body
-from sidecar.core.drain import is_fault, plan
+from sidecar.core.drain import Plan, is_fault, plan
 from sidecar.core.link_outcome import UNSETTLED, Outcome, refused
+from sidecar.core.pacing import Pause
 from sidecar.counters import Counters
 from sidecar.link import Link
 from sidecar.store.deferred_acks import DeferredAck, DeferredAcks
@@ -44,6 +52,7 @@ class Recovery:
         self._breaker = breaker
         self._counters = counters
         self._faults: dict[int, int] = {}
+        self._together = BATCH_MESSAGES_MAX
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -59,9 +68,11 @@ class Recovery:
             await asyncio.wait({task})
 
     async def _run(self) -> None:
+        self._together = BATCH_MESSAGES_MAX
         try:
-            if await self._tell_acks():
-                await self._drain()
+            while await self._tell_acks() and self._outbox.occupied and self._breaker.closed:
+                if not await self._drain_batch():
+                    break
         except Problem as problem:
             _log.warning("recovery-paused: %s", problem)
         except Exception:
@@ -69,22 +80,29 @@ class Recovery:
         finally:
             self._task = None
 
-    async def _drain(self) -> None:
-        while self._outbox.occupied and self._breaker.closed:
-            entries = await self._outbox.head()
-            if not entries:
-                await self._outbox.arrived()
-                continue
-            overdue = self._outbox.overdue(entries)
-            if overdue:
-                await self._settle(overdue, [refused(_overdue())] * len(overdue))
-                continue
-            outcomes = await self._submitter.submit([entry.draft for entry in entries])
-            if not await self._settle(entries, outcomes):
-                return
+    async def _drain_batch(self) -> bool:
+        """Send the oldest; whether to go on."""
+        entries = (await self._outbox.head())[: self._together]
+        if not entries:
+            await self._outbox.arrived()
+            return True
+        overdue = self._outbox.overdue(entries)
+        if overdue:
+            await self._settle(overdue, [refused(_overdue())] * len(overdue))
+            return True
+        outcomes = await self._submitter.submit([entry.draft for entry in entries])
+        settled = await self._settle(entries, outcomes)
+        if settled.pause is not None:
+            await self._pause(settled.pause)
+        return settled.proceed
 
-    async def _settle(self, entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> bool:
-        """Record the outcomes; whether to go on."""
+    async def _pause(self, pause: Pause) -> None:
+        """Never shorter than asked for, and not in step with other sidecars."""
+        self._together = pause.count
+        await asyncio.sleep(pause.seconds + backoff.full_jitter(pause.seconds / 2))
+
+    async def _settle(self, entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> Plan:
+        """Record the outcomes."""
         settled = plan(outcomes, [self._faults.get(entry.id, 0) for entry in entries])
         dead = [(entries[position], outcomes[position].problem or {}) for position in settled.dead]
         for entry, problem in dead:
@@ -97,11 +115,11 @@ class Recovery:
             for position, (entry, outcome) in enumerate(zip(entries, outcomes, strict=True))
             if is_fault(outcome) and position not in settled.dead
         }
-        return settled.proceed
+        return settled
 
     async def _tell_acks(self) -> bool:
         """Whether the adapter has heard all of them, or will never take the rest."""
-        while acks := await self._deferred.head():
+        while self._deferred.depth and (acks := await self._deferred.head()):
             if not await self._tell(acks):
                 return False
         return True

@@ -6,24 +6,39 @@ arrival. A send touches the sidecar's own store only when the adapter cannot be 
 - while earlier sends are on the direct path, a later one joins them there;
 - when the direct path fails, everything on it enters the outbox at once, in order;
 - while anything is in the outbox, later sends enter it too.
+
+An agent that is faster than it may be is slowed down here: what the adapter refuses as `rate-limited` waits, and what
+came after it behind it, and is sent again. What would wait for too long makes everything enter the outbox.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+from shared.limits import BATCH_MESSAGES_MAX
 from shared.problems import Problem
 from sidecar.breaker import LinkBreaker
 from sidecar.core.drafts import Draft, count_to_send
-from sidecar.core.link_outcome import Outcome, Verdict, must_wait, refused
+from sidecar.core.link_outcome import (
+    UNSETTLED,
+    Outcome,
+    Verdict,
+    first_unsettled,
+    is_too_fast,
+    must_wait,
+    refused,
+)
+from sidecar.core.pacing import DIRECT_WAIT_SECONDS_MAX, Pause, pause
 from sidecar.counters import Counters
 from sidecar.store.outbox import Outbox
 from sidecar.submitter import Submitter
 
 _log = logging.getLogger(__name__)
 
-_Waiting = tuple[Draft, "asyncio.Future[Outcome]"]
+_Waiting = tuple[Draft, "asyncio.Future[Outcome]", float]
+"""What is to be sent, whom to tell, and when it came, in the loop's seconds."""
 
 CheckRecipient = Callable[[str], None]
 """Raises `unknown-recipient` for what the configuration does not know."""
@@ -47,14 +62,20 @@ class Sender:
         self._counters = counters
         self._waiting: list[_Waiting] = []  # bounded by the agent's open requests: each holds its place in one
         self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
 
     def send(self, draft: Draft) -> "asyncio.Future[Outcome]":
         """Send in order of calls. Cancelling the future does not call the message back."""
-        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append((draft, outcome))
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Outcome] = loop.create_future()
+        self._waiting.append((draft, outcome, loop.time()))
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = loop.create_task(self._run())
         return outcome
+
+    def stop(self) -> None:
+        """The process ends: what waits because its agent was too fast enters the outbox."""
+        self._stopping.set()
 
     async def drained(self) -> None:
         """Wait until every send has left or is on its way into the outbox."""
@@ -62,18 +83,47 @@ class Sender:
             await asyncio.shield(self._task)
 
     async def _run(self) -> None:
+        together = BATCH_MESSAGES_MAX
         try:
             while self._waiting and self._breaker.closed and not self._outbox.occupied:
-                count = count_to_send(len(draft.encoded) for draft, _ in self._waiting)
-                batch = list(islice(self._waiting, count))
-                outcomes = await self._submit([draft for draft, _ in batch])
-                del self._waiting[:count]
-                self._settle(batch, outcomes)
+                slower = await self._send_batch(together)
+                if slower is not None:
+                    together = slower.count
+                    if not await self._wait(slower):
+                        break
             rest, self._waiting = self._waiting, []
-            for draft, future in rest:
+            for draft, future, _ in rest:
                 self._queue(draft, future)
         finally:
             self._task = None
+
+    async def _send_batch(self, together: int) -> Pause | None:
+        """Send what is first in line. A pause when the agent is too fast: then what was not taken is first again."""
+        count = count_to_send(len(draft.encoded) for draft, _, _ in islice(self._waiting, together))
+        batch = self._waiting[:count]
+        outcomes = await self._submit([draft for draft, _, _ in batch])
+        first = first_unsettled(outcomes)
+        slower = pause(first, len(self._waiting)) if first is not None and is_too_fast(first) else None
+        if slower is None:
+            del self._waiting[:count]
+            self._settle(batch, outcomes)
+            return None
+        results = list(zip(batch, outcomes, strict=True))
+        self._waiting[:count] = [entry for entry, outcome in results if outcome.verdict in UNSETTLED]
+        for (_, future, _), outcome in results:
+            if outcome.verdict not in UNSETTLED:
+                self._answer(future, outcome)
+        return slower
+
+    async def _wait(self, slower: Pause) -> bool:
+        """Wait for the rate; false when the first in line would then have waited for too long."""
+        _, _, arrived_at = self._waiting[0]
+        if asyncio.get_running_loop().time() + slower.seconds > arrived_at + DIRECT_WAIT_SECONDS_MAX:
+            return False
+        self._counters.sends_slowed += 1
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), slower.seconds)
+        return not self._stopping.is_set()
 
     async def _submit(self, drafts: Sequence[Draft]) -> list[Outcome]:
         try:
@@ -84,12 +134,11 @@ class Sender:
 
     def _settle(self, batch: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
         """Answer what is settled; the rest enters the outbox here and now, before any later send can."""
-        for (draft, future), outcome in zip(batch, outcomes, strict=True):
+        for (draft, future, _), outcome in zip(batch, outcomes, strict=True):
             if must_wait(outcome):
                 self._queue(draft, future)
             else:
-                self._count(outcome)
-                _resolve(future, outcome)
+                self._answer(future, outcome)
 
     def _queue(self, draft: Draft, future: "asyncio.Future[Outcome]") -> None:
         try:
@@ -99,11 +148,11 @@ class Sender:
             _resolve(future, refused(problem))
             return
 
-        def queued(committed: "asyncio.Future[Outcome]") -> None:
-            self._count(committed.result())
-            _resolve(future, committed.result())
+        self._outbox.add(draft).add_done_callback(lambda committed: self._answer(future, committed.result()))
 
-        self._outbox.add(draft).add_done_callback(queued)
+    def _answer(self, future: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
+        self._count(outcome)
+        _resolve(future, outcome)
 
     def _count(self, outcome: Outcome) -> None:
         if outcome.verdict is not Verdict.ACCEPTED:

@@ -75,6 +75,7 @@ def dead_letter_alert(subject: Subject, count: int, message_id: int) -> Send:
         channel=PLATFORM,
         order_key=order_key(envelope),
         critical=True,
+        rate_class="critical",
         keep_forever=False,
         expires_at_us=None,
     )

@@ -9,7 +9,10 @@ from adapter.core.retention import Lane
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """An envelope that passed every check that needs no store. `expires_at_us` is wall time, as the sender wrote it."""
+    """An envelope that passed every check that needs no store. `expires_at_us` is wall time, as the sender wrote it.
+
+    `rate_class` is whose rate it counts against.
+    """
 
     envelope: dict[str, Any]
     sender: str
@@ -18,6 +21,7 @@ class Send:
     channel: str
     order_key: int
     critical: bool
+    rate_class: str
     keep_forever: bool
     expires_at_us: int | None
 

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from shared.config import Role
 from shared.limits import REASON_CHARS_MAX
 from shared.model import Model
-from shared.names import ADAPTER, hint
+from shared.names import ADAPTER, NAME_PATTERN, hint
 from shared.problems import Problem
 from shared.strict_json import pointer
 
@@ -42,6 +42,9 @@ class ContractDefinition(Model):
     retention: Literal["message", "contract"] = "message"
     senders: list[Role | Literal["adapter", "*"]] = Field(description="roles that may send it, or `*`")
     requires: Annotated[list[str], AfterValidator(_known_fields)] = Field(default_factory=list)
+    rate_class: Annotated[str, Field(pattern=NAME_PATTERN)] | None = Field(
+        default=None, description="whose rate of `[rates.CLASS]` its messages count against; its priority if left out"
+    )
     receipts: bool = Field(default=False, description="whether the message must carry file receipts")
     approval: bool = Field(default=False, description="whether a human must approve before it is delivered")
     payload: dict[str, Any] = Field(description="JSON Schema, draft 2020-12")
@@ -58,6 +61,11 @@ class Contract:
     def critical(self) -> bool:
         """Whether its messages are never evicted."""
         return self.definition.priority == "critical"
+
+    @property
+    def rate_class(self) -> str:
+        """What its messages count against; a class is called as each priority is."""
+        return self.definition.rate_class or self.definition.priority
 
     def check(self, envelope: dict[str, Any], role: str) -> None:
         """Raise a `Problem` unless this sender may send this message under this contract."""

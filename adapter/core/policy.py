@@ -1,9 +1,10 @@
 """The numbers of a deployment and the time of a group, as the exchange is given them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from adapter.core.admission import QueueLimits
+from adapter.core.rates import Rate
 from adapter.core.retention import RetentionPolicy
 from adapter.core.retry import RetryPolicy
 
@@ -12,12 +13,13 @@ from adapter.core.retry import RetryPolicy
 class Policy:
     """The numbers of a deployment, and chance: `jitter` in [0, 1), `nonce` a fresh short text.
 
-    An `alert_window_us` of 0 means that nobody is told of dead letters.
+    `rates` are by class. An `alert_window_us` of 0 means that nobody is told of dead letters.
     """
 
     lease_us: int
     retry: RetryPolicy
     queue: QueueLimits
+    rates: Mapping[str, Rate]
     alert_window_us: int
     retention: RetentionPolicy
     jitter: Callable[[], float]

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter.core.admission import Verdict
+from adapter.core.alarms import Alarm, AlarmKind
 from adapter.core.books import Books, Decide
 from adapter.core.commands import RecipientReport, Send, SendBatch, Sent, StoredSend
 from adapter.core.delivery import Delivery, Event, State
 from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
+from adapter.core.rates import Allowances, too_fast
 from adapter.core.replies import inherit
 from adapter.core.reviving import RETRY_AFTER_FULL_SECONDS
 from shared.names import ADAPTER
@@ -45,6 +47,7 @@ class Sending:
 
     def __init__(self, books: Books) -> None:
         self._books = books
+        self._allowances = Allowances(books.policy.rates)
 
     def handlers(self) -> Mapping[type, Decide]:
         """See `Part`."""
@@ -66,6 +69,7 @@ class Sending:
             raise Problem("expired", "expires_at has passed; nothing was sent.", field="/expires_at")
         envelope = inherit(send, self._books.places.last, store.envelope_at)
         verdicts = [self._verdict(recipient, critical=send.critical) for recipient in recipients]
+        self._check_rate(send, now)
         stored = self._books.places.give(send, envelope, store, now)
         deliveries = [
             self._deliver(send, stored.message_id, recipient, verdict, store, now)
@@ -119,6 +123,14 @@ class Sending:
         current |= {agent: changed[place] for agent, place in places.items() if place in changed}
         first = [current.pop(agent) for agent in members if agent in current]  # as they were told before
         return _Place(known, [*first, *current.values()], duplicate=True)
+
+    def _check_rate(self, send: Send, now: Now) -> None:
+        """The last check, so that what is refused for another reason costs nothing."""
+        bucket = self._allowances.bucket(send.sender, send.rate_class, now.steady_us)
+        if not bucket.take(now.steady_us):
+            if bucket.is_news(now.steady_us):
+                self._books.changes.alarms.append(Alarm(AlarmKind.RATE_LIMIT, send.sender, send.rate_class))
+            raise too_fast(bucket, send.rate_class)
 
     def _verdict(self, recipient: str, *, critical: bool) -> Verdict:
         if recipient == ADAPTER:

@@ -87,6 +87,7 @@ class Submit:
             channel=model.to,
             order_key=order_key(envelope),
             critical=contract.critical,
+            rate_class=contract.rate_class,
             keep_forever=contract.definition.retention == "contract",
             expires_at_us=None if model.expires_at is None else from_iso(model.expires_at),
         )

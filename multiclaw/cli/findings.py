@@ -45,7 +45,7 @@ def examine(config: Config) -> Iterator[Finding]:
 
 def _contracts(config: Config) -> Finding:
     try:
-        load_registry(config.paths.contracts)
+        load_registry(config.paths.contracts, config.rate_classes)
     except ConfigurationFault as fault:
         return Finding("contracts", "fault", str(fault))
     return Finding("contracts", "ok", "all are well-formed")

@@ -29,6 +29,9 @@ contracts = "contracts"
 # lease_seconds = 30, attempts_max = 3, envelope_bytes_max = 262144.
 [limits]
 
+# How fast one agent may send, by class of contract; what is more waits in its sidecar. The defaults: per_second = 200
+# and burst = 500 in [rates.normal], 50 and 250 in [rates.critical], 100 and 500 in [rates.progress].
+
 # One table per agent. Its role, `orchestrator`, `pm` or `execution`, decides which contracts it may send. `port` is
 # that of its sidecar on 127.0.0.1; 0, the default, lets the kernel choose, and `multiclaw status` tells which it is.
 """

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from shared.problems import KINDS
-from sidecar.core.link_outcome import UNSETTLED, Outcome, Verdict
+from sidecar.core.link_outcome import UNSETTLED, Outcome, Verdict, first_unsettled
+from sidecar.core.pacing import Pause, pause
 
 FAULTS_MAX: Final = 5
 """How often one message may meet a fault of the adapter (`internal`, which is no matter of time) before it is set
@@ -14,11 +15,13 @@ aside: enough to survive a fault that a restart mends, few enough that one messa
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Positions in the batch: which leave the outbox, which are set aside as dead, and whether to go on."""
+    """Positions in the batch: which leave the outbox, which are set aside as dead, and whether to go on, which may
+    be after a pause."""
 
     done: list[int]
     dead: list[int]
     proceed: bool
+    pause: Pause | None = None
 
 
 def is_fault(outcome: Outcome) -> bool:
@@ -28,7 +31,10 @@ def is_fault(outcome: Outcome) -> bool:
 
 
 def plan(outcomes: Sequence[Outcome], faults_before: Sequence[int]) -> Plan:
-    """Settle a batch. What is unsettled stays, in its place, and ends the drain until the next recovery."""
+    """Settle a batch. What is unsettled stays, in its place; what is behind it is not sent before it.
+
+    Where the adapter says when to come again, the drain goes on then. Else it ends until the next recovery.
+    """
     done: list[int] = []
     dead: list[int] = []
     proceed = True
@@ -39,4 +45,5 @@ def plan(outcomes: Sequence[Outcome], faults_before: Sequence[int]) -> Plan:
             dead.append(position)
         else:
             proceed = False
-    return Plan(done, dead, proceed)
+    rest = None if proceed else pause(first_unsettled(outcomes), len(outcomes) - len(done) - len(dead))
+    return Plan(done, dead, proceed or rest is not None, rest)

@@ -10,6 +10,7 @@ Only the last two count against the link. A request that may have been received 
 key, so that repeating it is harmless.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
@@ -85,10 +86,24 @@ class Outcome:
 def must_wait(outcome: Outcome) -> bool:
     """Whether a send that was tried directly has to wait in the outbox.
 
-    A recipient's full queue (429) is for the sender to know, at once and with `Retry-After` (promise 7): in the
-    outbox it would hold up everything meant for others.
+    A recipient's full queue is for the sender to know, at once and with `Retry-After` (promise 7): in the outbox it
+    would hold up everything meant for others.
     """
-    return outcome.verdict in UNSETTLED and outcome.code != HTTPStatus.TOO_MANY_REQUESTS
+    return outcome.verdict in UNSETTLED and _kind(outcome) != "queue-full"
+
+
+def first_unsettled(outcomes: Sequence[Outcome]) -> Outcome | None:
+    """The first that has to come again: what is behind it must not be sent before it."""
+    return next((outcome for outcome in outcomes if outcome.verdict in UNSETTLED), None)
+
+
+def is_too_fast(outcome: Outcome) -> bool:
+    """Whether the adapter refused the message because its sender is faster than it may be."""
+    return _kind(outcome) == "rate-limited"
+
+
+def _kind(outcome: Outcome) -> str | None:
+    return (outcome.problem or {}).get("type")
 
 
 def refused(problem: Problem) -> Outcome:

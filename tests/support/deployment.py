@@ -78,11 +78,15 @@ class Deployment:
         agents: Mapping[str, str] = ROLES,
         channels: Mapping[str, tuple[str, ...]] = CHANNELS,
         development: bool = False,
+        rates: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         self.folder = folder
         self.config_path = folder / "multiclaw.toml"
         folder.mkdir(parents=True, exist_ok=True)
-        self.config_path.write_text(_toml(agents, channels, limits or {}, development=development), encoding="utf-8")
+        text = _toml(agents, channels, limits or {}, development=development)
+        for name, (per_second, burst) in (rates or {}).items():
+            text += f"\n[rates.{name}]\nper_second = {per_second}\nburst = {burst}\n"
+        self.config_path.write_text(text, encoding="utf-8")
         self.config: Config = load(self.config_path, {})
         self.adapter: ServerProcess | None = None
         self.sidecars: dict[str, ServerProcess] = {}

@@ -1,7 +1,7 @@
 """Things with defaults: a test names only what matters to it."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from adapter.core.commands import Claim, Send, Snapshot
 from adapter.core.delivery import Delivery
 from adapter.core.exchange import Exchange
 from adapter.core.policy import Now, Policy
+from adapter.core.rates import Rate
 from adapter.core.retention import Ages, RetentionPolicy
 from adapter.core.retry import RetryPolicy
 from adapter.core.routing import Topology, order_key
@@ -24,6 +25,7 @@ AGENTS = ("orchestrator", "pm", "engineering", "qa", "research", "growth")
 ROLES = {"orchestrator": "orchestrator", "pm": "pm"} | dict.fromkeys(AGENTS[2:], "execution")
 CHANNELS = {"all-agents": AGENTS, "product": AGENTS, "platform": ("orchestrator", "pm", "engineering")}
 START_US = us(START_SECONDS)
+UNLIMITED = dict.fromkeys(("normal", "critical", "progress"), Rate(10**9, 10**9))
 
 NOTHING_IS_TOO_OLD = RetentionPolicy(Ages(None, None), {}, check_us=0, agree_us=0)
 
@@ -60,9 +62,10 @@ def topology(agents: tuple[str, ...] = AGENTS, **channels: tuple[str, ...]) -> T
 
 
 def send(sender: str = "pm", to: str = "product", **fields: Any) -> Send:
-    """A send command. `critical`, `keep_forever` and `expires_at_us` are the command's; the rest is the
-    envelope's."""
-    own = {"critical": False, "keep_forever": False, "expires_at_us": None}
+    """A send command. `critical`, `rate_class`, `keep_forever` and `expires_at_us` are the command's; the rest is
+    the envelope's."""
+    own: dict[str, Any] = {"critical": False, "keep_forever": False, "expires_at_us": None}
+    own["rate_class"] = "critical" if fields.get("critical") else "normal"
     own |= {name: fields.pop(name) for name in tuple(own) if name in fields}
     content = envelope(sender, to, **fields)
     return Send(
@@ -94,16 +97,21 @@ def policy(
     retry_cap_seconds: float = 60.0,
     queue_max: int = 500,
     critical_reserve: int = 100,
+    rates: Mapping[str, Rate] = UNLIMITED,
     alert_window_seconds: float = 0.0,
     retention: RetentionPolicy = NOTHING_IS_TOO_OLD,
     jitter: Callable[[], float] = lambda: 1.0,
 ) -> Policy:
-    """The default limits, with no alerts and no retention, the longest jitter, and nonces that count."""
+    """The default limits, with no bound on rates, no alerts, no retention, the longest jitter, nonces that count."""
     nonces = itertools.count(1)
     retry = RetryPolicy(attempts_max, us(retry_base_seconds), us(retry_cap_seconds))
     queue = QueueLimits(queue_max, critical_reserve)
     window_us = us(alert_window_seconds)
-    return Policy(us(lease_seconds), retry, queue, window_us, retention, jitter, lambda: f"{next(nonces):08x}")
+
+    def nonce() -> str:
+        return f"{next(nonces):08x}"
+
+    return Policy(us(lease_seconds), retry, queue, rates, window_us, retention, jitter, nonce)
 
 
 def now(seconds: float = 0.0) -> Now:

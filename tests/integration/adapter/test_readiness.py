@@ -10,16 +10,14 @@ import aiosqlite.core
 import pytest
 
 from adapter.broker import Broker
-from adapter.config import policy_of
 from adapter.http.health import Health
 from adapter.store.engine import PATIENCE_SECONDS, Store
-from shared.config import Limits
 from shared.database.library import LIBRARY
 from shared.problems import Problem
 from tests.support.clock import SettableClock
 from tests.support.deployment import health, until
 from tests.support.disks import full_disk
-from tests.support.factories import send, topology
+from tests.support.factories import policy, send, topology
 
 BUSY_SECONDS = 1.5
 """What the machine may take on top, when all its cores are at work."""
@@ -31,7 +29,7 @@ class Bench:
     def __init__(self, path):
         self.path = path
         self.clock = SettableClock()
-        self.store = Store(path, topology(), policy_of(Limits()), self.clock, probe_seconds=10)
+        self.store = Store(path, topology(), policy(), self.clock, probe_seconds=10)
         self.health = Health(self.store, [])
         self.broker = Broker(self.store, self.clock)
 

@@ -6,19 +6,17 @@ from types import SimpleNamespace
 import pytest
 
 from adapter.broker import Broker
-from adapter.config import policy_of
 from adapter.core.commands import Ack, Claim
 from adapter.http.receive import Receive
 from adapter.store.engine import Store
 from shared.clock import Clock
-from shared.config import Config
 from shared.strict_json import decode
-from tests.support.factories import send, topology
+from tests.support.factories import policy, send, topology
 
 
 @pytest.fixture
 async def broker(tmp_path):
-    store = Store(tmp_path / "store.db", topology(), policy_of(Config(agents={}, channels={})), Clock())
+    store = Store(tmp_path / "store.db", topology(), policy(), Clock())
     opened = Broker(store, Clock())
     await store.open()
     yield opened

@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 
 from adapter.broker import Broker
-from adapter.config import policy_of
 from adapter.core.commands import Sent
 from adapter.store.engine import Store
 from adapter.store.reads import read_range
 from shared.clock import Clock
-from shared.config import Limits
 from shared.database import verdict
-from tests.support.factories import send, topology
+from tests.support.factories import policy, send, topology
 
 
 def descriptors_of(path):
@@ -34,7 +32,7 @@ async def test_an_unsafe_library_gets_one_connection(tmp_path, version, connecti
     """
     path = tmp_path / "store.db"
     for run in (1, 2):
-        store = Store(path, topology(), policy_of(Limits()), Clock(), library=verdict(version))
+        store = Store(path, topology(), policy(), Clock(), library=verdict(version))
         broker = Broker(store, Clock())
         await store.open()
         assert descriptors_of(path) == connections

@@ -7,6 +7,7 @@ import pytest
 from adapter.contracts import load_registry
 from adapter.core.alerts import PendingAlerts
 from adapter.core.commands import Nack
+from shared.config import RATES_DEFAULT
 from shared.envelope import StoredEnvelope
 from shared.model import check
 from tests.support.clock import us
@@ -82,7 +83,7 @@ def test_an_alert_is_a_message_like_any_other(bench, tmp_path):
     model = check(StoredEnvelope, envelope)
     assert (model.sender, model.to, model.channel_sequence_id, model.priority) == ("adapter", "platform", 1, "critical")
     assert model.signature is None
-    registry = load_registry(tmp_path)
+    registry = load_registry(tmp_path, RATES_DEFAULT)
     registry.find(model.type).check(envelope, "adapter")
     assert bench.states(2) == {"orchestrator": "leased", "pm": "queued", "adapter": "acked"}
 

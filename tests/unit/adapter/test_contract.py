@@ -7,12 +7,12 @@ import pytest
 
 from adapter.contracts import load_registry
 from adapter.core.contract import ContractDefinition, Registry, role_of
-from shared.config import ConfigurationFault
+from shared.config import RATES_DEFAULT, ConfigurationFault
 from shared.model import check
 from shared.problems import Problem
 from tests.support.factories import ROLES, envelope
 
-SHIPPED = load_registry(Path("/nonexistent"))
+SHIPPED = load_registry(Path("/nonexistent"), RATES_DEFAULT)
 DESIGN = {
     "task.assign/1", "task.accept/1", "task.decline/1", "task.progress/1", "task.result/1", "task.cancel/1",
     "review.request/1", "query/1", "answer/1", "finding/1", "note/1", "policy.update/1", "governance.directive/1",
@@ -114,10 +114,25 @@ def test_an_adapter_speaks_in_a_role_of_its_own():
     assert role_of("pm", ROLES) == "pm"
 
 
+def test_every_contract_has_a_rate_class(tmp_path):
+    """Its priority where it names none; progress has one of its own, so that chatter delays no work (ADR 16)."""
+    classes = {kind: SHIPPED.find(kind).rate_class for kind in ("note/1", "task.cancel/1", "task.progress/1")}
+    assert classes == {"note/1": "normal", "task.cancel/1": "critical", "task.progress/1": "progress"}
+
+
+def test_a_rate_class_that_nobody_configured_is_a_fault(tmp_path):
+    """The fault names the table that is missing and the nearest that is there."""
+    document = json.loads(definition().model_dump_json()) | {"rate_class": "progres"}
+    (tmp_path / "x.json").write_text(json.dumps(document))
+    with pytest.raises(ConfigurationFault, match=r"no table \[rates.progres\]. Did you mean 'progress'"):
+        load_registry(tmp_path, RATES_DEFAULT)
+    assert load_registry(tmp_path, {**RATES_DEFAULT, "progres": RATES_DEFAULT["normal"]}).find("x/1").rate_class
+
+
 def test_a_contract_folder_adds_to_the_shipped_ones(tmp_path):
     """A deployment adds a contract by adding a file."""
     (tmp_path / "x.json").write_bytes(definition().model_dump_json().encode())
-    assert load_registry(tmp_path).find("x/1").definition.intent == "inform"
+    assert load_registry(tmp_path, RATES_DEFAULT).find("x/1").definition.intent == "inform"
 
 
 @pytest.mark.parametrize(
@@ -136,4 +151,4 @@ def test_a_contract_file_that_cannot_be_used_stops_the_start(tmp_path, fields, w
     document = json.loads(definition().model_dump_json()) | fields
     (tmp_path / "bad.json").write_text(json.dumps(document))
     with pytest.raises(ConfigurationFault, match=word):
-        load_registry(tmp_path)
+        load_registry(tmp_path, RATES_DEFAULT)

@@ -33,6 +33,29 @@ def test_a_minimal_file_has_the_fixed_places(tmp_path: Path) -> None:
     assert config.agents["qa"].role == "execution"
 
 
+def test_rates_have_defaults_that_a_file_replaces_one_by_one(tmp_path: Path) -> None:
+    """A table for one class leaves the others, and a class of the deployment's own joins them."""
+    added = "[rates.normal]\nper_second = 7\nburst = 9\n[rates.nightly]\nper_second = 1\nburst = 1\n"
+    config = read(tmp_path, MINIMAL + added)
+    assert set(config.rate_classes) == {"normal", "critical", "progress", "nightly"}
+    assert (config.rate_classes["normal"].per_second, config.rate_classes["normal"].burst) == (7, 9)
+    assert config.rate_classes["critical"] == read(tmp_path).rate_classes["critical"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ("[rates.normal]\nper_second = 0\nburst = 1", "rates.normal.per_second"),
+        ("[rates.normal]\nper_second = 1", "rates.normal.burst"),
+        ("[rates.normal]\nper_second = 1\nburts = 1\nburst = 1", "Did you mean 'burst'"),
+        ("[rates.Normal]\nper_second = 1\nburst = 1", "is not a name"),
+    ],
+)
+def test_a_rate_that_is_none_is_a_fault(tmp_path: Path, extra: str, words: str) -> None:
+    """The fault says which key, and what was probably meant."""
+    assert words in fault(tmp_path, MINIMAL + extra)
+
+
 def test_a_missing_file_names_the_command(tmp_path: Path) -> None:
     """Without a file the fault says how to make one."""
     with pytest.raises(ConfigurationFault, match=f"multiclaw init --dir {tmp_path}"):

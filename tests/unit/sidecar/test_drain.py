@@ -16,6 +16,17 @@ def test_verdicts_settle_and_the_rest_stays() -> None:
     assert plan([_DONE, _DONE], [0, 0]).proceed
 
 
+def test_a_drain_that_is_told_when_to_come_again_goes_on() -> None:
+    """A full queue and a rate have a time; what is behind them stays behind, and the drain does not end."""
+    full = read_outcome({"code": 429, "problem": Problem("queue-full", "Full.", retry_after=5.0).document()})
+    held = read_outcome({"code": 424, "problem": Problem("held-back", "Behind.").document()})
+    settled = plan([_DONE, full, held], [0] * 3)
+    assert (settled.done, settled.dead, settled.proceed) == ([0], [], True)
+    assert settled.pause is not None
+    assert settled.pause.seconds == 5.0
+    assert plan([_DONE], [0]).pause is None
+
+
 def test_silence_never_kills() -> None:
     """However often the link fails, no message is set aside for it."""
     silent = Outcome(Verdict.UNKNOWN, 0)
