@@ -60,6 +60,12 @@ class StoreTransaction(Protocol):
     def prune(self, message_ids: Collection[int]) -> None:
         """Forget these messages, their deliveries, dead letters and keys, and that they were held."""
 
+    def space(self) -> tuple[int, int]:
+        """Pages of the store, and how many of them are free and could be given back."""
+
+    def give_back(self, pages: int) -> None:
+        """Give free pages back to the file system; other pages may be moved for it."""
+
     def save_floor(self, lane: Lane, sequence: int) -> None:
         """Store how far the scan of a lane has come."""
 

@@ -1,7 +1,8 @@
 """Pruning: what is too old goes, in batches so small that no send notices. Part of the exchange.
 
 A pass begins every `check_us`. It takes one batch at a time, each in the transaction of the group that is being
-decided, with pauses between, and ends when every lane and the list of what was held has been gone through.
+decided, with pauses between. When every lane and the list of what was held has been gone through, and much of the file
+is free, that is given back in steps as small; then the pass is over.
 """
 
 from collections import deque
@@ -16,6 +17,7 @@ from adapter.core.commands import Snapshot
 from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
 from adapter.core.retention import BATCH_ROWS, Batch, Lane, scan, sweep
+from shared.free_space import pages_to_give_back
 from shared.names import ADAPTER
 from shared.times import MICROSECONDS
 
@@ -25,6 +27,9 @@ hundred times as fast as a deployment of 1,000,000 messages a day fills its stor
 
 FIRST_CHECK_US: Final = 60 * MICROSECONDS
 """After a start there is more urgent work."""
+
+GIVE_BACK_PAGES: Final = 32
+"""Of one step, a quarter of a megabyte: each page may have to be moved."""
 
 _LOOKS_MAX: Final = 16
 """Lanes looked at in one batch, where nothing is due in them."""
@@ -54,6 +59,7 @@ class Pruning:
         self._looked = False
         self._lanes: deque[Lane] = deque()
         self._swept = 0
+        self._spare_pages = 0
         self._due_us = now.steady_us + min(self._policy.check_us, FIRST_CHECK_US)
         self.figures = PruningFigures()
 
@@ -69,17 +75,30 @@ class Pruning:
         """See `Part`."""
         if not self._policy.check_us or now.steady_us < self._due_us:
             return
+        if self._spare_pages:
+            self._give_back(store)
+        else:
+            self._prune(store, now)
+        if self._lanes or self._spare_pages:
+            self._due_us = now.steady_us + PAUSE_US
+        else:
+            self._due_us = now.steady_us + self._policy.check_us
+            self.figures.last_pass_us = now.wall_us
+
+    def _prune(self, store: StoreTransaction, now: Now) -> None:
         if not self._lanes:
             self._begin(store, now)
         time_us = self._trust.time_us(now)
         for _ in range(_LOOKS_MAX):
             if self._take(self._lanes[0], store, time_us) or not self._lanes:
                 break
-        if self._lanes:
-            self._due_us = now.steady_us + PAUSE_US
-        else:
-            self._due_us = now.steady_us + self._policy.check_us
-            self.figures.last_pass_us = now.wall_us
+        if not self._lanes:
+            self._spare_pages = pages_to_give_back(*store.space())
+
+    def _give_back(self, store: StoreTransaction) -> None:
+        pages = min(self._spare_pages, GIVE_BACK_PAGES)
+        store.give_back(pages)
+        self._spare_pages -= pages
 
     def _begin(self, store: StoreTransaction, now: Now) -> None:
         self._look_at_clocks(now)

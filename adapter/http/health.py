@@ -23,7 +23,6 @@ class Health:
         self._registry = CollectorRegistry()
         self._ready = Gauge("multiclaw_adapter_ready", "1 when the store takes writes", registry=self._registry)
         self._queue = Gauge("multiclaw_queue_depth", "Deliveries queued or leased", ["agent"], registry=self._registry)
-
         self._pruned = Gauge(
             "multiclaw_messages_pruned", "Messages forgotten since the store was opened", registry=self._registry
         )

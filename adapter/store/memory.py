@@ -155,6 +155,13 @@ class MemoryTransaction:
         """See `StoreTransaction`."""
         self._pruned.update(message_ids)
 
+    def space(self) -> tuple[int, int]:
+        """See `StoreTransaction`: there is no file."""
+        return 0, 0
+
+    def give_back(self, pages: int) -> None:
+        """See `StoreTransaction`."""
+
     def save_floor(self, lane: Lane, sequence: int) -> None:
         """See `StoreTransaction`."""
         self._floors[lane] = sequence

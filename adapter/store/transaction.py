@@ -12,6 +12,7 @@ from adapter.store.names import Names
 from adapter.store.pruning import forget, read_floors, read_held, read_retained
 from adapter.store.queries import SQL
 from adapter.store.rows import Row, read_rows, write_rows
+from shared.database import give_back, read_space
 
 Key = tuple[str, bytes]
 
@@ -135,6 +136,14 @@ class SqliteTransaction:
         for key, known in self._by_key.items():
             if known is not None and known.message_id in message_ids:
                 self._by_key[key] = None
+
+    def space(self) -> tuple[int, int]:
+        """See `StoreTransaction`."""
+        return read_space(self._connection)
+
+    def give_back(self, pages: int) -> None:
+        """See `StoreTransaction`."""
+        give_back(self._connection, pages)
 
     def save_floor(self, lane: Lane, sequence: int) -> None:
         """See `StoreTransaction`."""

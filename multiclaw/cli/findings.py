@@ -97,6 +97,10 @@ def _store(path: Path) -> Finding:
         return Finding("store", "fault", f"{path} cannot be read: {error.strerror}")
     if header is None:
         return Finding("store", "fault", f"{path} is no SQLite database")
+    if not header.shrinks:
+        detail = f"{path} was made by an earlier version: what pruning frees in it is used again, and never given back"
+        mend = f"stop its process and run: sqlite3 {path} 'PRAGMA auto_vacuum=INCREMENTAL; VACUUM'"
+        return Finding("store", "warning", f"{detail}; to change that, {mend}")
     return Finding("store", "ok", f"{path}, {size} in pages of {header.page_bytes} bytes")
 
 

@@ -3,6 +3,7 @@
 from shared.database.connection import BUSY_STORE, QUIET_STORE, Database, Tuning, open_database, transaction
 from shared.database.library import SQLITE_VERDICT, SQLITE_VERSION, SqliteError
 from shared.database.lock import LOCK_PATIENCE_SECONDS, StoreLock
+from shared.database.space import give_back, read_space
 from shared.database.verdict import Verdict, verdict
 
 __all__ = [
@@ -16,7 +17,9 @@ __all__ = [
     "StoreLock",
     "Tuning",
     "Verdict",
+    "give_back",
     "open_database",
+    "read_space",
     "transaction",
     "verdict",
 ]

@@ -65,6 +65,7 @@ async def open_database(path: Path, schema: str, tuning: Tuning = QUIET_STORE) -
         )
         for pragma in (
             f"page_size={_PAGE_BYTES}",
+            "auto_vacuum=INCREMENTAL",  # of a file that is new: it can then be made smaller bit by bit
             "journal_mode=WAL",
             "synchronous=FULL",
             f"wal_autocheckpoint={tuning.wal_bytes // _FRAME_BYTES - _FRAMES_SPARE}",

@@ -4,7 +4,7 @@ import pytest
 
 from adapter.core.commands import Resolve, Tick
 from adapter.core.policy import Now
-from adapter.core.pruning import FIRST_CHECK_US, PAUSE_US
+from adapter.core.pruning import FIRST_CHECK_US, GIVE_BACK_PAGES, PAUSE_US
 from adapter.core.retention import BATCH_ROWS, Ages, RetentionPolicy
 from shared.times import MICROSECONDS
 from tests.support.clock import us
@@ -178,6 +178,22 @@ def test_it_goes_in_batches_with_pauses(bench):
         bench.do(Tick())
         assert bench.exchange.pruning.messages == BATCH_ROWS + 1
     assert bench.exchange.next_due_us() == START_US + us(bench.seconds + CHECK)
+
+
+def test_much_free_space_is_given_back_in_steps(bench, monkeypatch):
+    """After a pass, with the same pauses, and no more than was found then; the pass ends with it."""
+    with bench.engine.begin() as store:
+        kind = type(store)
+    given = []
+    monkeypatch.setattr(kind, "space", lambda _: (4_000, 1_040))
+    monkeypatch.setattr(kind, "give_back", lambda _, pages: given.append(pages))
+    bench.seconds = CHECK
+    for _ in range(2 + 744 // GIVE_BACK_PAGES):
+        assert bench.exchange.pruning.last_pass_us == 0
+        bench.do(Tick())
+        bench.seconds += PAUSE_US / MICROSECONDS
+    assert given == [GIVE_BACK_PAGES] * (744 // GIVE_BACK_PAGES) + [744 % GIVE_BACK_PAGES]
+    assert bench.exchange.pruning.last_pass_us
 
 
 def test_what_was_looked_at_is_not_looked_at_again(bench, monkeypatch):

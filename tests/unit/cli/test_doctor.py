@@ -1,7 +1,9 @@
 """`doctor` on a host where nothing runs: what it sees, and what it ends with."""
 
+import contextlib
 import json
 import shutil
+import sqlite3
 
 import pytest
 
@@ -44,6 +46,18 @@ def test_an_unsafe_library_is_a_warning(monkeypatch, examined):
     """The adapter keeps to one connection on it, so the deployment works, and the reason is told."""
     monkeypatch.setattr(findings, "SQLITE_VERDICT", Verdict("unsafe", "for this test"))
     assert examined() == (0, {"sqlite": ("warning", f"{SQLITE_VERSION} is unsafe: for this test")})
+
+
+def test_a_store_that_cannot_shrink_is_a_warning(deployment, examined):
+    """It works; how to mend it is told, and the words are right."""
+    path = deployment.parent / "state" / "adapter" / "store.db"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+        status, ill = examined()
+        assert (status, ill["store"][0]) == (0, "warning")
+        command = ill["store"][1].partition("'")[2].rstrip("'")
+        connection.executescript(command)
+    assert examined() == (0, {})
 
 
 def test_what_a_process_would_refuse_is_of_the_configuration(deployment, examined):
