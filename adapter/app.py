@@ -17,6 +17,7 @@ from adapter.http.browse import Browse
 from adapter.http.dead_letters import DeadLetters
 from adapter.http.health import Health
 from adapter.http.receive import Receive
+from adapter.http.replays import Replays
 from adapter.http.submit import Submit
 from adapter.http.surface import routes
 from adapter.store.engine import Store
@@ -53,7 +54,8 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         submit = Submit(broker, auth, topology, registry, clock, limits.envelope_bytes_max)
         receive = Receive(broker, limits.poll_wait_seconds_max)
         dead_letters = DeadLetters(broker, store, topology, clock)
-        table = routes(submit, receive, Browse(store, topology, registry), dead_letters, Health(store, warnings))
+        replays, browse = Replays(broker, store, topology), Browse(store, topology, registry)
+        table = routes(submit, receive, browse, dead_letters, replays, Health(store, warnings))
         service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)
         runner = await stack.enter_async_context(serving(service.server()))
         stack.push_async_callback(broker.close)

@@ -52,6 +52,7 @@ KINDS: Final[dict[str, Kind]] = {
     "held-back": Kind(424, "An earlier message of the same request must be sent first", retryable=True),
     "queue-full": Kind(429, "A recipient's queue is full", retryable=True),
     "rate-limited": Kind(429, "The sender is faster than it may be", retryable=True),
+    "too-many-replays": Kind(429, "As many replays run as may", retryable=True),
     "internal": Kind(500, "A fault of ours"),
     "outbox-full": Kind(503, "The outbox is full", retryable=True),
     "adapter-unreachable": Kind(503, "The adapter cannot be reached", retryable=True),

@@ -32,6 +32,7 @@ from sidecar.counters import Counters
 from sidecar.gateway.dead_letters import DeadLetters
 from sidecar.gateway.emergencies import Emergencies
 from sidecar.gateway.receiving import Receiving
+from sidecar.gateway.replays import Replays
 from sidecar.gateway.sending import Sending
 from sidecar.gateway.state import State
 from sidecar.gateway.table import routes
@@ -116,6 +117,7 @@ class _Sidecar:
             Receiving(self._receiver, acknowledger, limits.poll_wait_seconds_max),
             Viewing(self._link),
             DeadLetters(self._link),
+            Replays(self._link),
             state,
             Emergencies(agent, Journal("multiclaw-sidecar", config.sidecar_state(agent), clock)),
             envelope_bytes_max=limits.envelope_bytes_max,

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapter.core.dead_letters import Filter
 from adapter.core.delivery import Delivery
+from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane
 
 
@@ -110,11 +112,32 @@ class Resolve:
 
 
 @dataclass(frozen=True, slots=True)
+class StartReplay:
+    """The dead letters that match are to be tried again, `rate` a second, `limit` in all; None is without bound.
+
+    A job is known by its `id`, which its caller makes.
+    """
+
+    id: str
+    wanted: Filter
+    rate: float | None
+    limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReplay:
+    """This job is to end where it is."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: leases may have lapsed, waiting deliveries may be ready or expired, alerts due."""
 
 
-Command = Send | SendBatch | Claim | Unpark | Ack | Nack | GiveBack | Extend | Replay | Resolve | Tick
+_OfTheDead = Replay | Resolve | StartReplay | CancelReplay
+Command = Send | SendBatch | Claim | Unpark | Ack | Nack | GiveBack | Extend | _OfTheDead | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +222,4 @@ class Snapshot:
     alert_counts: dict[tuple[str, str], int] = field(default_factory=dict)
     floors: dict[Lane, int] = field(default_factory=dict)
     trusted_us: int | None = None
+    replays: list[ReplayJob] = field(default_factory=list)

@@ -16,6 +16,15 @@ Closure = Literal["replayed", "resolved"]
 
 
 @dataclass(frozen=True, slots=True)
+class Filter:
+    """Which open dead letters; None is any. `before_us` is wall time: what died at it or later is left out."""
+
+    recipient: str | None = None
+    reason: str | None = None
+    before_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Cycle:
     """One death: why, in whose words, after how many hand-overs in all and failures in this cycle, and when (wall)."""
 

@@ -4,7 +4,8 @@ It lives in the writer's thread and is asked for one group of commands at a time
 commit them; what it holds in memory mirrors the committed rows plus that group. If the commit fails, it is thrown
 away and made anew from the store, so that memory never runs ahead of the disk.
 
-Its parts decide: `sending`, `handing`, `settling`, `reviving`, `pruning`, `announcing`. Here they are put together.
+Its parts decide: `sending`, `handing`, `settling`, `reviving`, `replaying`, `pruning`, `announcing`. Here they are put
+together.
 """
 
 from typing import Any, Final
@@ -19,6 +20,7 @@ from adapter.core.places import Places
 from adapter.core.policy import Now, Policy
 from adapter.core.ports import StoreTransaction
 from adapter.core.pruning import Pruning, PruningFigures
+from adapter.core.replaying import Replaying
 from adapter.core.reviving import Reviving
 from adapter.core.routing import Topology
 from adapter.core.sending import Sending
@@ -45,13 +47,15 @@ class Exchange:
         self._load(snapshot.live, now)
         self._sending = sending = Sending(books)
         self._handing = Handing(books)
+        reviving = Reviving(books)
         self._announcing = Announcing(books, snapshot, sending.announce, now)
         self._pruning = Pruning(books, snapshot, now)
         self._parts: tuple[Part, ...] = (
             sending,
             self._handing,
             Settling(books),
-            Reviving(books),
+            reviving,
+            Replaying(books, snapshot, reviving.replay, now),
             self._pruning,
             self._announcing,
         )

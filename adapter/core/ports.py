@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from adapter.core.commands import NewMessage, StoredSend
-from adapter.core.dead_letters import DeadLetter
+from adapter.core.dead_letters import DeadLetter, Filter
 from adapter.core.delivery import Delivery
+from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
 
 
@@ -41,6 +42,18 @@ class StoreTransaction(Protocol):
 
     def save_dead_letters(self, letters: Iterable[DeadLetter]) -> None:
         """Store these records as they are now: one for each message and recipient."""
+
+    def open_dead_letters(self, wanted: Filter, after: int, limit: int) -> list[int]:
+        """The messages above `after` of which an open dead letter matches, in order; `wanted.recipient` is given."""
+
+    def count_dead_letters(self, wanted: Filter) -> Mapping[str, int]:
+        """How many open dead letters match, by recipient, of those that have any."""
+
+    def save_replays(self, jobs: Iterable[ReplayJob]) -> None:
+        """Store these replay jobs as they are now."""
+
+    def drop_replays(self, ids: Iterable[str]) -> None:
+        """Forget these replay jobs."""
 
     def save_alert_counts(self, counts: Mapping[tuple[str, str], int]) -> None:
         """Store how many deaths by agent and reason no alert has told yet."""

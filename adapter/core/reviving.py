@@ -1,4 +1,4 @@
-"""What is decided about the dead: replayed or resolved. Part of the exchange, for its mailboxes.
+"""What is decided about one of the dead: replayed or resolved. Part of the exchange, for its mailboxes.
 
 A replayed delivery re-joins the line of its order key at its original place, that of its message: ahead of every
 later one that is not handed out. What was handed out or acked meanwhile is not called back, neither now nor when

@@ -10,10 +10,11 @@ import orjson
 
 from adapter.broker import Broker
 from adapter.core.commands import Replay, Resolve
-from adapter.core.dead_letters import Cycle
+from adapter.core.dead_letters import Cycle, Filter
 from adapter.core.routing import Topology
+from adapter.http.orchestrator import permit
 from adapter.store.engine import Store
-from adapter.store.letters import Buried, Filter, Position, read_groups, read_letter, read_open
+from adapter.store.letters import Buried, Position, read_groups, read_letter, read_open
 from adapter.store.names import Names
 from shared.clock import Clock
 from shared.dead_letters import (
@@ -31,8 +32,6 @@ from shared.model import check
 from shared.problems import Problem
 from shared.times import from_iso, iso
 from shared.web.routes import Answer, Call, json_answer
-
-_ROLE = "orchestrator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class DeadLetters:
 
     async def page(self, call: Call) -> Answer:
         """Open ones that match, in commit order."""
-        self._permit(call)
+        permit(call, self._topology)
         wanted = Filter(_filter(call, "recipient"), _reason(call), _moment(call, "before"))
         after = _position(_filter(call, "after"), "query after")
         limit = call.query_int("limit", ITEMS_DEFAULT, 1, ITEMS_MAX)
@@ -65,7 +64,7 @@ class DeadLetters:
 
     async def one(self, call: Call) -> Answer:
         """One in full, open or closed."""
-        self._permit(call)
+        permit(call, self._topology)
         recipient, channel = call.path["recipient"], call.path["channel"]
         sequence = _sequence(call.path["sequence"])
         found = await self._store.read(lambda db, names: read_letter(db, names, recipient, channel, sequence))
@@ -77,7 +76,7 @@ class DeadLetters:
 
     async def groups(self, call: Call) -> Answer:
         """How many for whom and why."""
-        self._permit(call)
+        permit(call, self._topology)
         groups = [
             {
                 "recipient": group.recipient,
@@ -92,7 +91,7 @@ class DeadLetters:
 
     async def replay(self, call: Call) -> Answer:
         """Queue them again, in commit order."""
-        self._permit(call)
+        permit(call, self._topology)
         request = check(ReplayRequest, call.json())
         cut_off_us = self._clock.wall_us() if request.cut_off is None else from_iso(request.cut_off)
         targets, following = await self._targets(request, cut_off_us)
@@ -114,18 +113,13 @@ class DeadLetters:
 
     async def resolve(self, call: Call) -> Answer:
         """They stay dead, and are closed."""
-        self._permit(call)
+        permit(call, self._topology)
         request = check(ResolveRequest, call.json())
         targets = await self._named(request.items, None)
         outcomes = await self._decide(targets, lambda number, name: Resolve(number, name, request.note))
         refused = sum("problem" in outcome for outcome in outcomes)
         answer = {"resolved": len(outcomes) - refused, "refused": refused, "outcomes": outcomes}
         return json_answer(200, answer)
-
-    def _permit(self, call: Call) -> None:
-        role = self._topology.roles[call.agent]
-        if role != _ROLE:
-            raise Problem("not-permitted", f"Dead letters are the orchestrator's to handle; your role is {role!r}.")
 
     async def _find(self, wanted: Filter, after: Position | None, limit: int) -> tuple[list[Buried], str | None]:
         """A page, and the cursor of the next one if there is any."""

@@ -4,6 +4,7 @@ from adapter.http.browse import Browse
 from adapter.http.dead_letters import DeadLetters
 from adapter.http.health import METRICS_TYPE, Health
 from adapter.http.receive import Receive
+from adapter.http.replays import Replays
 from adapter.http.submit import Submit
 from shared import link
 from shared.api import (
@@ -19,7 +20,7 @@ from shared.api import (
     TaskView,
 )
 from shared.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, RESULT_BYTES_MAX
-from shared.web.dead_letters import dead_letter_routes
+from shared.web.dead_letters import dead_letter_routes, replay_routes
 from shared.web.routes import Query, Route
 
 _SIGNED = ("signature-invalid", "signature-stale")
@@ -34,10 +35,13 @@ _ACK_BYTES_MAX = BATCH_MESSAGES_MAX * (RESULT_BYTES_MAX + 256)
 _SEQUENCE = {"type": "integer", "minimum": 1}
 
 
-def routes(submit: Submit, receive: Receive, browse: Browse, dead_letters: DeadLetters, health: Health) -> list[Route]:
+def routes(
+    submit: Submit, receive: Receive, browse: Browse, dead_letters: DeadLetters, replays: Replays, health: Health
+) -> list[Route]:
     """The table."""
     return [
         *dead_letter_routes(link.ROOT, dead_letters, (*_SIGNED, *_STORE)),
+        *replay_routes(link.ROOT, replays, (*_SIGNED, *_STORE)),
         Route(
             "POST", link.MESSAGES_PATH, "submit", "Send signed envelopes; each has its own outcome.", submit.handle,
             {200: BatchAnswer}, body=link.SubmitRequest, body_bytes_max=BATCH_BYTES_MAX,

@@ -5,19 +5,10 @@ from dataclasses import dataclass
 
 import orjson
 
-from adapter.core.dead_letters import DeadLetter, history_document, read_history
+from adapter.core.dead_letters import DeadLetter, Filter, history_document, read_history
 from adapter.store.names import Names
 from adapter.store.queries import SQL
 from adapter.store.rows import Row
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which open dead letters; None is any. `before_us` is wall time: what died at it or later is left out."""
-
-    recipient: str | None = None
-    reason: str | None = None
-    before_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

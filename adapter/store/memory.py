@@ -3,14 +3,15 @@
 It promises what the SQLite engine promises, durability apart; one conformance suite runs over both.
 """
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from adapter.core.commands import NewMessage, Snapshot, StoredSend
-from adapter.core.dead_letters import DeadLetter
+from adapter.core.dead_letters import DeadLetter, Filter
 from adapter.core.delivery import Delivery, State
+from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
 
 
@@ -24,6 +25,7 @@ class MemoryStore:
     deliveries: dict[int, dict[str, Delivery]] = field(default_factory=dict)
     letters: dict[tuple[int, str], DeadLetter] = field(default_factory=dict)
     alert_counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    replays: dict[str, ReplayJob] = field(default_factory=dict)
     sequences: dict[str, int] = field(default_factory=dict)
     last_message_id: int = 0
     held: set[int] = field(default_factory=set)
@@ -38,7 +40,8 @@ class MemoryStore:
         stamp_us = newest.accepted_at_us if newest else 0
         counts = {subject: count for subject, count in self.alert_counts.items() if count}
         sequences, floors = dict(self.sequences), dict(self.floors)
-        return Snapshot(self.last_message_id, stamp_us, sequences, live, counts, floors, self.trusted_us)
+        replays = sorted(self.replays.values(), key=lambda job: (job.created_at_us, job.id))
+        return Snapshot(self.last_message_id, stamp_us, sequences, live, counts, floors, self.trusted_us, replays)
 
     def forget(self, message_id: int) -> None:
         """Remove a message and everything that refers to it."""
@@ -61,6 +64,7 @@ class MemoryTransaction:
         self._deliveries: dict[int, dict[str, Delivery]] = {}
         self._letters: dict[tuple[int, str], DeadLetter] = {}
         self._alert_counts: dict[tuple[str, str], int] = {}
+        self._replays: dict[str, ReplayJob | None] = {}
         self._sequences: dict[str, int] = {}
         self._last_message_id = store.last_message_id
         self._held: set[int] = set()
@@ -127,6 +131,34 @@ class MemoryTransaction:
         """See `StoreTransaction`."""
         self._letters.update({(letter.message_id, letter.recipient): letter for letter in letters})
 
+    def open_dead_letters(self, wanted: Filter, after: int, limit: int) -> list[int]:
+        """See `StoreTransaction`."""
+        return [place[0] for place in self._matching(wanted) if place[0] > after][:limit]
+
+    def count_dead_letters(self, wanted: Filter) -> Mapping[str, int]:
+        """See `StoreTransaction`."""
+        return Counter(recipient for _, recipient in self._matching(wanted))
+
+    def _matching(self, wanted: Filter) -> list[tuple[int, str]]:
+        def matches(letter: DeadLetter) -> bool:
+            return (
+                letter.closure is None
+                and wanted.recipient in {None, letter.recipient}
+                and wanted.reason in {None, letter.last.reason}
+                and (wanted.before_us is None or letter.last.died_at_us < wanted.before_us)
+            )
+
+        letters = self._store.letters | self._letters
+        return sorted(place for place, letter in letters.items() if matches(letter))
+
+    def save_replays(self, jobs: Iterable[ReplayJob]) -> None:
+        """See `StoreTransaction`."""
+        self._replays.update({job.id: job for job in jobs})
+
+    def drop_replays(self, ids: Iterable[str]) -> None:
+        """See `StoreTransaction`."""
+        self._replays.update(dict.fromkeys(ids))
+
     def save_alert_counts(self, counts: Mapping[tuple[str, str], int]) -> None:
         """See `StoreTransaction`."""
         self._alert_counts.update(counts)
@@ -182,6 +214,8 @@ class MemoryTransaction:
             store.deliveries.setdefault(message_id, {}).update(rows)
         store.letters |= self._letters
         store.alert_counts |= self._alert_counts
+        changed = store.replays | self._replays
+        store.replays = {job_id: job for job_id, job in changed.items() if job is not None}
         store.sequences |= self._sequences
         store.last_message_id = self._last_message_id
         store.held |= self._held

@@ -159,3 +159,33 @@ REPLACE INTO trusted_time (id, trusted_us) VALUES (1, ?)
 
 -- name: trusted
 SELECT trusted_us FROM trusted_time
+
+-- name: open_messages
+SELECT message_id FROM dead_letters INDEXED BY dead_letters_turns
+WHERE closure IS NULL AND recipient_id = ? AND message_id > ?
+  AND reason = coalesce(?, reason) AND died_at_us < coalesce(?, died_at_us + 1)
+ORDER BY message_id LIMIT ?
+
+-- name: count_dead_letters
+SELECT recipient_id, count(*) FROM dead_letters INDEXED BY dead_letters_groups
+WHERE closure IS NULL AND recipient_id = coalesce(?, recipient_id)
+  AND reason = coalesce(?, reason) AND died_at_us < coalesce(?, died_at_us + 1)
+GROUP BY recipient_id
+
+-- name: replays
+SELECT id, recipient, reason, cut_off_us, rate, count_max, created_at_us, matched, lanes, waiting, replayed, refused,
+       state, ended_at_us
+FROM replays
+
+-- name: replay_at
+SELECT id, recipient, reason, cut_off_us, rate, count_max, created_at_us, matched, lanes, waiting, replayed, refused,
+       state, ended_at_us
+FROM replays WHERE id = ?
+
+-- name: save_replays
+REPLACE INTO replays (id, recipient, reason, cut_off_us, rate, count_max, created_at_us, matched, lanes, waiting,
+                      replayed, refused, state, ended_at_us)
+VALUES {rows}
+
+-- name: drop_replay
+DELETE FROM replays WHERE id = ?

@@ -103,6 +103,29 @@ CREATE INDEX IF NOT EXISTS dead_letters_open ON dead_letters (message_id, recipi
 CREATE INDEX IF NOT EXISTS dead_letters_groups ON dead_letters (recipient_id, reason, died_at_us, closure)
     WHERE closure IS NULL;
 
+-- Those of one recipient in commit order, for replay jobs.
+CREATE INDEX IF NOT EXISTS dead_letters_turns ON dead_letters (recipient_id, message_id, reason, died_at_us, closure)
+    WHERE closure IS NULL;
+
+-- Replay jobs that run, and a bounded number of those that ended (adapter/core/replay_job.py). lanes: JSON, how far
+-- the job has come for each recipient.
+CREATE TABLE IF NOT EXISTS replays (
+    id TEXT PRIMARY KEY,
+    recipient TEXT,
+    reason TEXT,
+    cut_off_us INTEGER NOT NULL,
+    rate REAL,
+    count_max INTEGER,
+    created_at_us INTEGER NOT NULL,
+    matched INTEGER NOT NULL,
+    lanes TEXT NOT NULL,
+    waiting TEXT NOT NULL,
+    replayed INTEGER NOT NULL,
+    refused INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    ended_at_us INTEGER
+) STRICT;
+
 -- Deaths that no alert has told yet; at most a row for each agent and reason.
 CREATE TABLE IF NOT EXISTS alert_counts (
     recipient_id INTEGER NOT NULL,

@@ -4,13 +4,15 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from adapter.core.commands import NewMessage, Snapshot, StoredSend
-from adapter.core.dead_letters import DeadLetter
+from adapter.core.dead_letters import DeadLetter, Filter
 from adapter.core.delivery import Delivery, State
+from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
 from adapter.store.letters import letter_row, read_dead_letter
 from adapter.store.names import Names
 from adapter.store.pruning import forget, read_floors, read_held, read_retained
 from adapter.store.queries import SQL
+from adapter.store.replays import read_replays, replay_row
 from adapter.store.rows import Row, read_rows, write_rows
 from shared.database import give_back, read_space
 
@@ -105,6 +107,26 @@ class SqliteTransaction:
     def save_dead_letters(self, letters: Iterable[DeadLetter]) -> None:
         """See `StoreTransaction`."""
         write_rows(self._connection, "save_dead_letters", [letter_row(letter, self._names) for letter in letters])
+
+    def open_dead_letters(self, wanted: Filter, after: int, limit: int) -> list[int]:
+        """See `StoreTransaction`."""
+        given = (self._names.agent_ids.get(wanted.recipient or ""), after, wanted.reason, wanted.before_us, limit)
+        return [message_id for (message_id,) in self._connection.execute(SQL["open_messages"], given)]
+
+    def count_dead_letters(self, wanted: Filter) -> Mapping[str, int]:
+        """See `StoreTransaction`."""
+        names = self._names
+        wanted_id = None if wanted.recipient is None else names.agent_ids.get(wanted.recipient, 0)
+        rows = self._connection.execute(SQL["count_dead_letters"], (wanted_id, wanted.reason, wanted.before_us))
+        return {names.agent_names[agent_id]: count for agent_id, count in rows}
+
+    def save_replays(self, jobs: Iterable[ReplayJob]) -> None:
+        """See `StoreTransaction`."""
+        write_rows(self._connection, "save_replays", [replay_row(job) for job in jobs])
+
+    def drop_replays(self, ids: Iterable[str]) -> None:
+        """See `StoreTransaction`."""
+        self._connection.executemany(SQL["drop_replay"], [(job_id,) for job_id in ids])
 
     def save_alert_counts(self, counts: Mapping[tuple[str, str], int]) -> None:
         """See `StoreTransaction`."""
@@ -202,7 +224,8 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
     counts = {(names.agent_names[agent], why): count for agent, why, count in connection.execute(SQL["alert_counts"])}
     stamp_us, trusted = newest[0] if newest else 0, connection.execute(SQL["trusted"]).fetchone()
     floors, trusted_us = read_floors(connection, names), trusted[0] if trusted else None
-    return Snapshot(last_message_id, stamp_us, sequences, live, counts, floors, trusted_us)
+    replays = read_replays(connection, names)
+    return Snapshot(last_message_id, stamp_us, sequences, live, counts, floors, trusted_us, replays)
 
 
 def _delivery(row: Row, names: Names) -> Delivery:

@@ -3,6 +3,7 @@
 from typing import Final, Protocol
 
 from shared import dead_letters as wire
+from shared import replays
 from shared.web.routes import Answer, Call, Query, Route
 
 _BODY_BYTES_MAX: Final = wire.ITEMS_MAX * 256
@@ -26,6 +27,47 @@ class Handlers(Protocol):
 
     async def resolve(self, call: Call) -> Answer:
         """Dealt with."""
+
+
+class ReplayHandlers(Protocol):
+    """Who answers those about replay jobs."""
+
+    async def start(self, call: Call) -> Answer:
+        """A new job."""
+
+    async def all(self, call: Call) -> Answer:
+        """Those that are known."""
+
+    async def one(self, call: Call) -> Answer:
+        """How far one is."""
+
+    async def cancel(self, call: Call) -> Answer:
+        """To end it."""
+
+
+def replay_routes(root: str, handlers: ReplayHandlers, problems: tuple[str, ...]) -> list[Route]:
+    """The routes of replay jobs below `root`; `problems` are those that every one of them has."""
+    every = (*problems, "not-permitted")
+    view = replays.ReplayJobView
+    return [
+        Route(
+            "POST", root + replays.REPLAYS_PATH, "start_replay", "Queue dead letters again, many, at a rate.",
+            handlers.start, {201: view, 200: view}, body=replays.ReplayJobRequest,
+            problems=(*every, "too-many-replays", "idempotency-conflict"),
+        ),
+        Route(
+            "GET", root + replays.REPLAYS_PATH, "list_replays", "Replays that run or ended not long ago.",
+            handlers.all, {200: replays.ReplayJobs}, problems=every,
+        ),
+        Route(
+            "GET", root + replays.ONE_REPLAY_PATH, "read_replay", "How far a replay is.",
+            handlers.one, {200: view}, problems=(*every, "not-found"),
+        ),
+        Route(
+            "DELETE", root + replays.ONE_REPLAY_PATH, "cancel_replay", "End a replay where it is.",
+            handlers.cancel, {200: view}, problems=(*every, "not-found"),
+        ),
+    ]  # fmt: skip
 
 
 def dead_letter_routes(root: str, handlers: Handlers, problems: tuple[str, ...]) -> list[Route]:

@@ -23,11 +23,12 @@ from shared.api import (
     TaskView,
 )
 from shared.limits import BATCH_BYTES_MAX, POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
-from shared.web.dead_letters import dead_letter_routes
+from shared.web.dead_letters import dead_letter_routes, replay_routes
 from shared.web.routes import Query, Route
 from sidecar.gateway.dead_letters import DeadLetters
 from sidecar.gateway.emergencies import Emergencies
 from sidecar.gateway.receiving import MESSAGES_DEFAULT, Receiving
+from sidecar.gateway.replays import Replays
 from sidecar.gateway.sending import Sending
 from sidecar.gateway.state import METRICS_TYPE, State
 from sidecar.gateway.viewing import Viewing
@@ -43,11 +44,12 @@ _ESCAPED: Final = 3
 """A body may be this many times its compact form: `\\uXXXX` takes six bytes for a character of two."""
 
 
-def routes(
+def routes(  # noqa: PLR0913 - one parameter for each group of operations
     sending: Sending,
     receiving: Receiving,
     viewing: Viewing,
     dead_letters: DeadLetters,
+    replays: Replays,
     state: State,
     emergencies: Emergencies,
     *,
@@ -60,6 +62,7 @@ def routes(
         *_receives(receiving),
         *_views(viewing),
         *dead_letter_routes("/v1", dead_letters, _LINK_PROBLEMS),
+        *replay_routes("/v1", replays, _LINK_PROBLEMS),
         *_states(state, emergencies),
     ]
 

@@ -12,6 +12,7 @@ from shared.envelope import Envelope, StoredEnvelope
 from shared.link import PollRequest
 from shared.model import Model, check
 from shared.problems import KINDS, Problem
+from shared.replays import ReplayJobRequest, ReplayJobView
 from shared.signing import verify_envelope
 from shared.strict_json import decode, encode
 from tests.contract.wire import GOLDEN, KEYRING, NOW_US, dump, samples
@@ -44,6 +45,8 @@ def test_every_golden_file_is_compared() -> None:
         ("poll-request.json", PollRequest),
         ("ack-request.json", AckRequest),
         ("nack-request.json", NackRequest),
+        ("replay-job-request.json", ReplayJobRequest),
+        ("replay-job.json", ReplayJobView),
     ],
 )
 def test_models_read_the_wire_and_write_it_back(name: str, model: type[Model]) -> None:

@@ -7,12 +7,16 @@ sidecars, stores and clients hold the old bytes.
 from pathlib import Path
 from typing import Any, Final
 
+from adapter.core.dead_letters import Filter
+from adapter.core.replay_job import ReplayJob
+from adapter.http.replays import job_view
 from shared.api import Accepted, AckRequest, Delivery, Gap, NackRequest, PollAnswer, Queued, RecipientStatus
 from shared.canonical import canonical
 from shared.envelope import StoredEnvelope, content_sha256
 from shared.keys import Key, Keyring
 from shared.link import MESSAGES_PATH, PollRequest
 from shared.problems import KINDS, Problem
+from shared.replays import ReplayJobRequest
 from shared.signing import sign_answer, sign_envelope, sign_request
 from shared.strict_json import encode
 from shared.times import iso
@@ -39,6 +43,11 @@ ENVELOPE: Final[dict[str, Any]] = {
     "usage": {"tokens": 1234},
     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 }
+
+
+JOB: Final = ReplayJob(
+    IDEMPOTENCY_KEY, Filter("qa", "expired", NOW_US), 20.0, 500, NOW_US, 510, {"qa": 7}, ("qa",), 40, 2
+)
 
 
 def signed() -> dict[str, Any]:
@@ -109,6 +118,8 @@ def samples() -> dict[str, bytes]:
         "poll-request.json": dump(PollRequest(wait=30.0, max=10)),
         "ack-request.json": dump(AckRequest(delivery_ids=["d-1"], results={"d-1": {"ok": True}})),
         "nack-request.json": dump(NackRequest(delivery_id="d-1", mode="refuse", reason="poison")),
+        "replay-job-request.json": dump(ReplayJobRequest(id=IDEMPOTENCY_KEY, recipient="qa", rate=20.0, limit=500)),
+        "replay-job.json": job_view(JOB),
         "problems.json": problems(),
         "content-sha256.json": content_sha256(signed()).hex(),
     }

@@ -25,6 +25,8 @@ _WALKS = {
     "floors": "SCAN retention_floors",  # two rows for each channel, at the start
     "trusted": "SCAN trusted_time",  # one row, at the start
     "dead_letter_groups": "SCAN dead_letters USING COVERING INDEX dead_letters_groups",  # what is open, for a person
+    "count_dead_letters": "SCAN dead_letters USING COVERING INDEX dead_letters_groups",  # once for each replay job
+    "replays": "SCAN replays",  # a bounded number
 }
 
 _FILL = """

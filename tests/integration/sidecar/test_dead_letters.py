@@ -13,6 +13,8 @@ async def test_without_an_adapter_nothing_is_known(deployment: Deployment) -> No
             ("GET", "/v1/dead-letters?recipient=qa&limit=5", None), ("GET", "/v1/dead-letters/groups", None),
             ("GET", "/v1/dead-letters/qa/%40qa/1", None), ("POST", "/v1/dead-letters/replay", {"items": [item]}),
             ("POST", "/v1/dead-letters/resolve", {"items": [item], "note": "done"}),
+            ("POST", "/v1/dead-letters/replays", {"rate": 5}), ("GET", "/v1/dead-letters/replays", None),
+            ("GET", "/v1/dead-letters/replays/x", None), ("DELETE", "/v1/dead-letters/replays/x", None),
         ):  # fmt: skip
             status, problem = await client.call(method, path, body)
             assert (status, problem["type"], problem["retryable"]) == (503, "adapter-unreachable", True), path
@@ -25,6 +27,7 @@ async def test_without_an_adapter_nothing_is_known(deployment: Deployment) -> No
         ("GET", "/v1/dead-letters/qa/" + "x" * 129 + "/1", None, "path channel"),
         ("POST", "/v1/dead-letters/replay", {"limit": 501}, "/limit"),
         ("POST", "/v1/dead-letters/resolve", {"items": []}, "/items"),
+        ("POST", "/v1/dead-letters/replays", {"rate": 0}, "/rate"),
     ],
 )
 async def test_what_is_no_question_is_refused_here(
