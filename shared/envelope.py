@@ -73,8 +73,10 @@ class Content(Model):
     reply_to_sequence_id: Sequence | None = None
     task_id: Identifier | None = None
     parent_task_id: Identifier | None = None
-    deadline: Moment | None = None
-    expires_at: Moment | None = None
+    deadline: Moment | None = Field(
+        default=None, description="when the work is due; past it, or past `expires_at`, the message is not delivered"
+    )
+    expires_at: Moment | None = Field(default=None, description="when the message is of no use any more")
     context: Any = Field(default=None, description="what a cold-started receiver needs")
     receipts: list[FileReceipt] | None = Field(default=None, max_length=100)
     usage: dict[str, Any] | None = Field(default=None, description="cost reported by this step")

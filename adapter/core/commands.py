@@ -11,7 +11,8 @@ from adapter.core.retention import Lane
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """An envelope that passed every check that needs no store. `expires_at_us` is wall time, as the sender wrote it.
+    """An envelope that passed every check that needs no store. `expires_at_us` is the wall time of its end, from what
+    the sender wrote.
 
     `rate_class` is whose rate it counts against.
     """

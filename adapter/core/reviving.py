@@ -45,7 +45,7 @@ class Reviving:
         """
         delivery, letter = self._open(replay.message_id, replay.recipient, store)
         if delivery.expires_at_us is not None and delivery.expires_at_us <= now.steady_us:
-            raise Problem("expired", "Its expires_at has passed: it would die again. Resolve it, or send it anew.")
+            raise Problem("expired", "Its time has passed: it would die again. Resolve it, or send it anew.")
         mailbox = self._mailboxes.get(replay.recipient)
         if mailbox is None:
             raise Problem("unknown-recipient", f"{replay.recipient!r} is no agent any more. Resolve it.")

@@ -12,6 +12,7 @@ from adapter.core.alarms import Alarm, AlarmKind
 from adapter.core.books import Books, Decide
 from adapter.core.commands import RecipientReport, Send, SendBatch, Sent, StoredSend
 from adapter.core.delivery import Delivery, Event, State
+from adapter.core.expiry import expired
 from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
 from adapter.core.rates import Allowances, too_fast
@@ -66,7 +67,7 @@ class Sending:
             return self._again(send, known, store)
         recipients = self._books.topology.recipients(send.channel, send.sender)
         if send.expires_at_us is not None and send.expires_at_us <= now.wall_us:
-            raise Problem("expired", "expires_at has passed; nothing was sent.", field="/expires_at")
+            raise expired(send.envelope)
         envelope = inherit(send, self._books.places.last, store.envelope_at)
         verdicts = [self._verdict(recipient, critical=send.critical) for recipient in recipients]
         self._check_rate(send, now)

@@ -6,6 +6,7 @@ from typing import Any
 from adapter.broker import Broker
 from adapter.core.commands import RecipientReport, Send, SendBatch, Sent
 from adapter.core.contract import Registry, role_of
+from adapter.core.expiry import ends_at_us
 from adapter.core.routing import Topology, order_key
 from adapter.core.sending import held_back
 from adapter.http.auth import LinkAuth
@@ -16,7 +17,7 @@ from shared.model import check
 from shared.problems import Problem
 from shared.signing import verify_envelope
 from shared.strict_json import encode
-from shared.times import from_iso, iso
+from shared.times import iso
 from shared.web.routes import Answer, Call, json_answer
 
 _log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class Submit:
             critical=contract.critical,
             rate_class=contract.rate_class,
             keep_forever=contract.definition.retention == "contract",
-            expires_at_us=None if model.expires_at is None else from_iso(model.expires_at),
+            expires_at_us=ends_at_us(model.deadline, model.expires_at),
         )
 
     def _check_size(self, envelope: dict[str, Any]) -> None:

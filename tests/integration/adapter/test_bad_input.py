@@ -105,6 +105,8 @@ ENVELOPES = [
     ({"expires_at": "2027-01-15T08:00:00"}, 422, "invalid-field", "/expires_at"),
     ({"expires_at": "0001-01-01T00:00:00+23:59"}, 422, "expired", "/expires_at"),
     ({"expires_at": "2020-01-01T00:00:00Z"}, 422, "expired", "/expires_at"),
+    ({"deadline": "2020-01-01T00:00:00Z", "expires_at": "2999-01-01T00:00:00Z"}, 422, "expired", "/deadline"),
+    ({"deadline": "soon"}, 422, "invalid-field", "/deadline"),
     ({"receipts": [{"file_id": "f", "sha256": "x", "bytes": 1}]}, 422, "invalid-field", "/receipts/0/sha256"),
     ({"receipts": [{"file_id": "f", "sha256": "0" * 64, "bytes": -1}]}, 422, "invalid-field", "/receipts/0/bytes"),
     ({"usage": []}, 422, "invalid-field", "/usage"),

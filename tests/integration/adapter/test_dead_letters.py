@@ -231,11 +231,12 @@ async def test_deaths_are_alerted_once_in_a_window(start):
     assert link.violations() == []
 
 
-async def test_what_expires_dies_without_a_poll(start):
-    """At its time, for each recipient (issue 3, point 6)."""
+@pytest.mark.parametrize(("earlier", "later"), [("expires_at", "deadline"), ("deadline", "expires_at")])
+async def test_what_expires_dies_without_a_poll(start, earlier, later):
+    """At its time, which is the earlier of the two, for each recipient (issue 3, point 6)."""
     link = await start(alert_window_seconds=60)
     pm = await link.client("pm")
-    await pm.send("product", expires_at=iso(wall_us() + 300_000))
+    await pm.send("product", **{earlier: iso(wall_us() + 300_000), later: iso(wall_us() + 60_000_000)})
     await until(lambda: read_store(link.config.adapter_store).census()["dead"] == 6, "all six are dead")
     orchestrator = await link.client("orchestrator")
     groups = (await ask(orchestrator, "GET", GROUPS))["groups"]

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from adapter.core.commands import SendBatch, Sent
+from adapter.core.expiry import ends_at_us
 from adapter.core.policy import Now
 from shared.problems import Problem
 from tests.support.engines import ask
@@ -129,6 +130,22 @@ def test_a_message_that_has_expired_is_not_taken(bench):
     bench.do(command)
     bench.seconds = 20
     assert bench.do(command).duplicate
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"deadline": "2027-01-15T07:59:59Z"}, "/deadline"),
+        ({"expires_at": "2027-01-15T07:59:59Z"}, "/expires_at"),
+        ({"deadline": "2027-01-15T08:00:59+00:01", "expires_at": "2027-01-15T07:59:58Z"}, "/expires_at"),
+        ({"deadline": "2027-01-15T08:59:57+01:00", "expires_at": "2027-01-15T07:59:58Z"}, "/deadline"),
+    ],
+)
+def test_a_refusal_names_what_ended_the_message(bench, fields, named):
+    """The earlier of `deadline` and `expires_at`, by time and not by text."""
+    ends = ends_at_us(fields.get("deadline"), fields.get("expires_at"))
+    problem = bench.refused(send(expires_at_us=ends, **fields))
+    assert (problem.kind, problem.field) == ("expired", named)
 
 
 def test_a_message_that_expires_while_it_waits_is_dead(bench):
