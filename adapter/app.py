@@ -18,6 +18,7 @@ from adapter.http.dead_letters import DeadLetters
 from adapter.http.health import Health
 from adapter.http.receive import Receive
 from adapter.http.replays import Replays
+from adapter.http.roster import Roster
 from adapter.http.submit import Submit
 from adapter.http.surface import routes
 from adapter.store.engine import Store
@@ -40,21 +41,22 @@ async def adapter(config: Config) -> AsyncIterator[None]:
     """A serving adapter. Raises `ConfigurationFault` or `KeyFault` for what a restart would not mend."""
     check_socket_path(config.adapter_socket)
     clock = Clock()
-    topology = Topology.of(config)
     registry = load_registry(config.paths.contracts, config.rate_classes)
     keyrings, warnings = _keyrings(config)
-    auth = LinkAuth(keyrings, clock)
+    roster = Roster(Topology.of(config), keyrings, config.paths.keys)
+    auth = LinkAuth(roster, clock)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(StoreLock(config.adapter_state, LOCK_PATIENCE_SECONDS).release)
         limits = config.limits
-        store = Store(config.adapter_store, topology, policy_of(config), clock, limits.store_probe_seconds)
+        store = Store(config.adapter_store, config.membership, policy_of(config), clock, limits.store_probe_seconds)
+        store.on_topology = roster.adopt
         broker = Broker(store, clock)
         await store.start()
         stack.push_async_callback(store.close)
-        submit = Submit(broker, auth, topology, registry, clock, limits.envelope_bytes_max)
+        submit = Submit(broker, auth, roster, registry, clock, limits.envelope_bytes_max)
         receive = Receive(broker, limits.poll_wait_seconds_max)
-        dead_letters = DeadLetters(broker, store, topology, clock)
-        replays, browse = Replays(broker, store, topology), Browse(store, topology, registry)
+        dead_letters = DeadLetters(broker, store, roster, clock)
+        replays, browse = Replays(broker, store, roster), Browse(store, roster, registry)
         table = routes(submit, receive, browse, dead_letters, replays, Health(store, warnings))
         service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)
         runner = await stack.enter_async_context(serving(service.server()))

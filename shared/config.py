@@ -172,22 +172,21 @@ recipient's queue of 500, so that neither a loop nor a full outbox that drains p
 are never pushed out, so they get half of it. Only a deployment's own contracts need classes beyond these."""
 
 
-class Config(Section):
-    """The whole file, with every path absolute."""
+def _check_name(name: str) -> None:
+    if not is_name(name):
+        raise ValueError(f"{name!r} is not a name: use 1 to 63 of a-z, 0-9 and '-'")
 
-    deployment: Deployment = Deployment()
-    paths: Paths = Paths()
-    limits: Limits = Limits()
-    retention: Retention = Retention()
-    rates: dict[str, Rate] = Field(default_factory=dict)
+
+class Membership(Section):
+    """Who belongs to a deployment: the part of the file that is versioned, and changed only as a human approves."""
+
     agents: dict[str, Agent]
     channels: dict[str, Channel]
 
     @model_validator(mode="after")
-    def _names(self) -> "Config":
-        for name in (*self.agents, *self.channels, *self.rates):
-            if not is_name(name):
-                raise ValueError(f"{name!r} is not a name: use 1 to 63 of a-z, 0-9 and '-'")
+    def _names(self) -> Self:
+        for name in (*self.agents, *self.channels):
+            _check_name(name)
         for name in self.agents:
             if name in RESERVED:
                 raise ValueError(f"the agent name {name!r} is reserved; choose another")
@@ -199,6 +198,22 @@ class Config(Section):
                     )
             if len(set(spec.members)) != len(spec.members):
                 raise ValueError(f"channel {channel!r} names a member twice")
+        return self
+
+
+class Config(Membership):
+    """The whole file, with every path absolute."""
+
+    deployment: Deployment = Deployment()
+    paths: Paths = Paths()
+    limits: Limits = Limits()
+    retention: Retention = Retention()
+    rates: dict[str, Rate] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _rates(self) -> Self:
+        for name in self.rates:
+            _check_name(name)
         return self
 
     @model_validator(mode="after")
@@ -218,6 +233,11 @@ class Config(Section):
     def rate_classes(self) -> dict[str, Rate]:
         """Every class there is, with its rate."""
         return RATES_DEFAULT | self.rates
+
+    @property
+    def membership(self) -> Membership:
+        """Its agents and channels alone."""
+        return Membership(agents=self.agents, channels=self.channels)
 
     @property
     def adapter_state(self) -> Path:

@@ -13,7 +13,7 @@ from adapter.core.mailbox import Mailbox
 from adapter.core.places import Places
 from adapter.core.policy import Now, Policy
 from adapter.core.ports import StoreTransaction
-from adapter.core.routing import Topology
+from adapter.core.routing import Topology, left
 
 
 @dataclass(slots=True)
@@ -29,6 +29,13 @@ class Books:
     mailboxes: dict[str, Mailbox]
     changes: Changes = field(default_factory=Changes)
     last_seen: dict[str, int] = field(default_factory=dict)
+
+    def mailbox(self, agent: str) -> Mailbox:
+        """The mailbox of an agent; raises a `Problem` for one that was removed since its sidecar was let in."""
+        mailbox = self.mailboxes.get(agent)
+        if mailbox is None:
+            raise left(agent)
+        return mailbox
 
 
 class Decide(Protocol):

@@ -5,8 +5,11 @@ from typing import Any
 
 from adapter.core.dead_letters import Filter
 from adapter.core.delivery import Delivery
+from adapter.core.membership import NOBODY, FileState, Standing, TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane
+from shared.config import Membership
+from shared.topology import TopologyChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +140,42 @@ class Tick:
     """Time has passed: leases may have lapsed, waiting deliveries may be ready or expired, alerts due."""
 
 
+@dataclass(frozen=True, slots=True)
+class ProposeTopology:
+    """A change of members, for a human to decide on."""
+
+    proposer: str
+    change: TopologyChange
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecideTopology:
+    """A human's decision on a proposed version. One that is approved is in force with this commit."""
+
+    version: int
+    approve: bool
+    decider: str
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TakeFile:
+    """An adapter starts, and its file says this."""
+
+    membership: Membership
+
+
+@dataclass(frozen=True, slots=True)
+class NoteWritten:
+    """The file says what this version says."""
+
+    version: int
+
+
 _OfTheDead = Replay | Resolve | StartReplay | CancelReplay
-Command = Send | SendBatch | Claim | Unpark | Ack | Nack | GiveBack | Extend | _OfTheDead | Tick
+_OfTheTopology = ProposeTopology | DecideTopology | TakeFile | NoteWritten
+Command = Send | SendBatch | Claim | Unpark | Ack | Nack | GiveBack | Extend | _OfTheDead | _OfTheTopology | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +225,14 @@ class Extended:
 
 
 @dataclass(frozen=True, slots=True)
+class FileTaken:
+    """How the file stood to the store, and the version that is in force now."""
+
+    state: FileState
+    version: TopologyVersion
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSend:
     """What the store remembers of a send by its key."""
 
@@ -214,6 +259,8 @@ class Snapshot:
     """What the exchange needs to know of the store when it starts.
 
     `floors` are how far retention has come, and `trusted_us` the wall time it trusted last, None before the first.
+    `topologies` are the open proposals, and the versions that were in force since the file was last known to say one,
+    in their order; `last_topology` is the newest number of all.
     """
 
     last_message_id: int
@@ -224,3 +271,10 @@ class Snapshot:
     floors: dict[Lane, int] = field(default_factory=dict)
     trusted_us: int | None = None
     replays: list[ReplayJob] = field(default_factory=list)
+    topologies: list[TopologyVersion] = field(default_factory=list)
+    last_topology: int = 0
+
+    @property
+    def applied(self) -> list[TopologyVersion]:
+        """Without the open proposals; the last one is in force."""
+        return [version for version in self.topologies if version.standing is not Standing.PROPOSED] or [NOBODY]

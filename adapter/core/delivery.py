@@ -33,6 +33,7 @@ class Event(StrEnum):
     REFUSE = "refuse"  # the recipient will never take it
     EXPIRE = "expire"  # its time ran out while it waited
     EVICT = "evict"  # pushed out of a full queue
+    REMOVE = "remove"  # its recipient is no agent any more
     REPLAY = "replay"  # to be tried again, as somebody decided
 
 
@@ -40,11 +41,13 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.QUEUED, Event.LEASE): State.LEASED,
     (State.QUEUED, Event.EXPIRE): State.DEAD,
     (State.QUEUED, Event.EVICT): State.DEAD,
+    (State.QUEUED, Event.REMOVE): State.DEAD,
     (State.LEASED, Event.ACK): State.ACKED,
     (State.LEASED, Event.RELEASE): State.QUEUED,
     (State.LEASED, Event.FAIL): State.QUEUED,
     (State.LEASED, Event.EXHAUST): State.DEAD,
     (State.LEASED, Event.REFUSE): State.DEAD,
+    (State.LEASED, Event.REMOVE): State.DEAD,
     (State.DEAD, Event.REPLAY): State.QUEUED,
 }
 
@@ -53,6 +56,7 @@ REASONS: Final[dict[Event, str]] = {
     Event.REFUSE: "refused",
     Event.EXPIRE: "expired",
     Event.EVICT: "overflow",
+    Event.REMOVE: "refused",
 }
 """Why a delivery is dead, by the event that killed it (promise 6)."""
 

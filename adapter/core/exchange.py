@@ -4,8 +4,8 @@ It lives in the writer's thread and is asked for one group of commands at a time
 commit them; what it holds in memory mirrors the committed rows plus that group. If the commit fails, it is thrown
 away and made anew from the store, so that memory never runs ahead of the disk.
 
-Its parts decide: `sending`, `handing`, `settling`, `reviving`, `replaying`, `pruning`, `announcing`. Here they are put
-together.
+Its parts decide: `sending`, `handing`, `settling`, `reviving`, `replaying`, `enrolling`, `pruning`, `announcing`. Here
+they are put together.
 """
 
 from typing import Any, Final
@@ -14,6 +14,7 @@ from adapter.core.announcing import Announcing
 from adapter.core.books import Books, Decide, Part
 from adapter.core.commands import Command, HandedOver, Send, SendBatch, Snapshot, Tick
 from adapter.core.delivery import Delivery, State
+from adapter.core.enrolling import Enrolling
 from adapter.core.handing import Handing
 from adapter.core.mailbox import Mailbox
 from adapter.core.places import Places
@@ -56,6 +57,7 @@ class Exchange:
             Settling(books),
             reviving,
             Replaying(books, snapshot, reviving.replay, now),
+            Enrolling(books, snapshot),
             self._pruning,
             self._announcing,
         )
@@ -79,6 +81,11 @@ class Exchange:
         self._books.changes.save(store)
         self._books.places.save(store)
         return [self._sending.reported(outcome) for outcome in outcomes]
+
+    @property
+    def topology(self) -> Topology:
+        """Who the members are after the last group; that of the next one decides anew."""
+        return self._books.topology
 
     def depths(self) -> dict[str, int]:
         """Live deliveries per agent."""

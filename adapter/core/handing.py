@@ -1,11 +1,12 @@
 """Handing over: polls, parked or served at once, and hand-overs whose answers never arrived. Part of the exchange."""
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping
 
 from adapter.core.books import Books, Decide
 from adapter.core.commands import Claim, HandedOver, Unpark
 from adapter.core.delivery import Delivery, State
+from adapter.core.mailbox import Mailbox
 from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
 
@@ -15,7 +16,7 @@ class Handing:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._parked: dict[str, deque[Claim]] = {agent: deque() for agent in books.mailboxes}
+        self._parked: defaultdict[str, deque[Claim]] = defaultdict(deque)
 
     def handlers(self) -> Mapping[type, Decide]:
         """See `Part`."""
@@ -29,10 +30,11 @@ class Handing:
 
     def claim(self, claim: Claim, store: StoreTransaction, now: Now) -> list[HandedOver] | None:
         """Messages, or None when there are none and the claim is parked."""
+        mailbox = self._books.mailbox(claim.recipient)
         self._books.last_seen[claim.recipient] = now.wall_us
         if claim.lost:
-            self._recover(claim, store, now)
-        handed = self._hand_over(claim, store, now)
+            self._recover(mailbox, claim, store, now)
+        handed = self._hand_over(mailbox, claim, store, now)
         if handed or not claim.park:
             return handed
         self._parked[claim.recipient].append(claim)
@@ -44,18 +46,18 @@ class Handing:
         self._parked[unpark.recipient] = deque(claim for claim in waiting if claim.ticket != unpark.ticket)
 
     def serve_parked(self, store: StoreTransaction, now: Now) -> list[tuple[int, str, list[HandedOver]]]:
-        """Serve what can be served now: (ticket, recipient, messages) of each poll."""
-        served = []
+        """Serve what can be served now: (ticket, recipient, messages) of each poll. A removed agent's end empty."""
+        served: list[tuple[int, str, list[HandedOver]]] = []
         for recipient, waiting in self._parked.items():
             while waiting:
-                handed = self._hand_over(waiting[0], store, now)
-                if not handed:
+                mailbox = self._books.mailboxes.get(recipient)
+                handed = [] if mailbox is None else self._hand_over(mailbox, waiting[0], store, now)
+                if not handed and mailbox is not None:
                     break
                 served.append((waiting.popleft().ticket, recipient, handed))
         return served
 
-    def _hand_over(self, claim: Claim, store: StoreTransaction, now: Now) -> list[HandedOver]:
-        mailbox = self._books.mailboxes[claim.recipient]
+    def _hand_over(self, mailbox: Mailbox, claim: Claim, store: StoreTransaction, now: Now) -> list[HandedOver]:
         policy = self._books.policy
         lease_until_us = now.steady_us + policy.lease_us
         poll_id = claim.poll_id or policy.nonce()
@@ -68,9 +70,8 @@ class Handing:
         envelopes = store.envelopes([delivery.message_id for delivery in leased])
         return [HandedOver(d.token or "", d.handovers, d.lease_until_us, envelopes[d.message_id]) for d in leased]
 
-    def _recover(self, claim: Claim, store: StoreTransaction, now: Now) -> None:
+    def _recover(self, mailbox: Mailbox, claim: Claim, store: StoreTransaction, now: Now) -> None:
         """Give back what was handed to polls whose answers never arrived."""
-        mailbox = self._books.mailboxes[claim.recipient]
         endings = tuple(f".{poll_id}" for poll_id in claim.lost)
         for delivery in list(mailbox.live.values()):
             if delivery.state is State.LEASED and (delivery.token or "").endswith(endings):

@@ -101,6 +101,13 @@ class Mailbox:
         """It makes room."""
         self._end(delivery, Event.EVICT)
 
+    def close(self) -> list[Delivery]:
+        """Its recipient is no agent any more: what waits and what is out is dead, in commit order."""
+        ended = list(self.live.values())
+        for delivery in ended:
+            self._end(delivery, Event.REMOVE)
+        return ended
+
     def release(self, delivery: Delivery) -> list[Delivery]:
         """It comes back free of charge, and with it the later ones of its line that were handed out together with it.
 

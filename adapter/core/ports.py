@@ -6,6 +6,7 @@ from typing import Protocol
 from adapter.core.commands import NewMessage, StoredSend
 from adapter.core.dead_letters import DeadLetter, Filter
 from adapter.core.delivery import Delivery
+from adapter.core.membership import TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
 
@@ -84,3 +85,12 @@ class StoreTransaction(Protocol):
 
     def save_trusted(self, trusted_us: int) -> None:
         """Store the wall time that is trusted."""
+
+    def find_topology(self, version: int) -> TopologyVersion | None:
+        """A version of the topology, whatever became of it."""
+
+    def save_topology(self, version: TopologyVersion) -> None:
+        """Store a version of the topology as it is now."""
+
+    def enrol(self, agents: Iterable[str], channels: Iterable[str]) -> None:
+        """These may be named from here on. A channel that was there before goes on with its sequence."""

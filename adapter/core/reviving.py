@@ -48,7 +48,8 @@ class Reviving:
             raise Problem("expired", "Its time has passed: it would die again. Resolve it, or send it anew.")
         mailbox = self._mailboxes.get(replay.recipient)
         if mailbox is None:
-            raise Problem("unknown-recipient", f"{replay.recipient!r} is no agent any more. Resolve it.")
+            detail = f"{replay.recipient!r} is no agent any more. Resolve it, or replay it once that is one again."
+            raise Problem("unknown-recipient", detail)
         limits, depth = self._policy.queue, len(mailbox.live)
         if depth >= limits.queue_max + (limits.critical_reserve if delivery.critical else 0):
             detail = f"The queue of {replay.recipient!r} holds {depth} messages, and a replay evicts none; retry later."

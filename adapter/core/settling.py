@@ -19,7 +19,7 @@ class Settling:
     """Decides on hand-overs."""
 
     def __init__(self, books: Books) -> None:
-        self._mailboxes = books.mailboxes
+        self._books = books
         self._changes = books.changes
         self._policy = books.policy
 
@@ -29,17 +29,18 @@ class Settling:
 
     def next_due_us(self) -> int | None:
         """See `Part`: a lease may lapse, or a waiting delivery become ready or expire."""
-        dues = (mailbox.next_due_us() for mailbox in self._mailboxes.values())
+        dues = (mailbox.next_due_us() for mailbox in self._books.mailboxes.values())
         return min((due for due in dues if due is not None), default=None)
 
     def ack(self, ack: Ack, store: StoreTransaction, now: Now) -> list[str]:
         """The acked tokens; raises `stale-lease` when one had ended, the others being acked all the same."""
-        deliveries = [self._find(ack.recipient, token, store, "/delivery_ids") for token in ack.delivery_ids]
+        mailbox = self._books.mailbox(ack.recipient)
+        deliveries = [self._find(mailbox, token, store, "/delivery_ids") for token in ack.delivery_ids]
         stale, acked = [], []
         for delivery, token in zip(deliveries, ack.delivery_ids, strict=True):
             if delivery.holds(token):
                 delivery.result = ack.results.get(token)
-                self._mailboxes[ack.recipient].ack(delivery)
+                mailbox.ack(delivery)
                 self._changes.touch(store, now, delivery)
             elif delivery.state is not State.ACKED or delivery.token != token:
                 stale.append(token)
@@ -52,8 +53,8 @@ class Settling:
 
     def nack(self, nack: Nack, store: StoreTransaction, now: Now) -> Settled:
         """Where the delivery went."""
-        delivery = self._held(nack.recipient, nack.delivery_id, store, "/delivery_id")
-        mailbox = self._mailboxes[nack.recipient]
+        mailbox = self._books.mailbox(nack.recipient)
+        delivery = self._held(mailbox, nack.delivery_id, store, "/delivery_id")
         delivery.detail = nack.reason[:REASON_CHARS_MAX] if nack.reason else None
         if nack.mode == "refuse":
             mailbox.refuse(delivery)
@@ -66,16 +67,19 @@ class Settling:
 
     def extend(self, extend: Extend, store: StoreTransaction, now: Now) -> Extended:
         """The new end, for all of them or for none."""
-        held = [self._held(extend.recipient, token, store, "/delivery_ids") for token in extend.delivery_ids]
+        mailbox = self._books.mailbox(extend.recipient)
+        held = [self._held(mailbox, token, store, "/delivery_ids") for token in extend.delivery_ids]
         lease_until_us = now.steady_us + extend.extension_us
         for delivery in held:
-            self._mailboxes[extend.recipient].extend(delivery, lease_until_us)
+            mailbox.extend(delivery, lease_until_us)
             self._changes.touch(store, now, delivery)
         return Extended(lease_until_us)
 
     def give_back(self, give_back: GiveBack, store: StoreTransaction, now: Now) -> None:
-        """Release those that are still out; the others were settled meanwhile."""
-        mailbox = self._mailboxes[give_back.recipient]
+        """Release those that are still out; the others were settled meanwhile, or ended with their agent."""
+        mailbox = self._books.mailboxes.get(give_back.recipient)
+        if mailbox is None:
+            return
         for token in give_back.delivery_ids:
             delivery = mailbox.live.get(_message_id(token))
             if delivery is not None and delivery.holds(token):
@@ -83,7 +87,7 @@ class Settling:
 
     def tick(self, store: StoreTransaction, now: Now) -> None:
         """Fail what lapsed, make ready what has waited long enough, and end what waited for too long."""
-        for mailbox in self._mailboxes.values():
+        for mailbox in self._books.mailboxes.values():
             mailbox.wake(now.steady_us)  # else what nobody polls for would stay due, and tick without end
             for delivery in mailbox.lapsed(now.steady_us):
                 self._fail(mailbox, delivery, store, now, silent=True)
@@ -96,19 +100,20 @@ class Settling:
         retry_at_us = None if wait_us is None else now.steady_us + wait_us
         self._changes.touch(store, now, *mailbox.fail(delivery, retry_at_us, silent=silent))
 
-    def _held(self, recipient: str, token: str, store: StoreTransaction, field: str) -> Delivery:
-        delivery = self._find(recipient, token, store, field)
+    def _held(self, mailbox: Mailbox, token: str, store: StoreTransaction, field: str) -> Delivery:
+        delivery = self._find(mailbox, token, store, field)
         if not delivery.holds(token):
             detail = f"The hand-over {token} has ended; nothing was changed."
             raise Problem("stale-lease", detail, field=field, stale=[token])
         return delivery
 
-    def _find(self, recipient: str, token: str, store: StoreTransaction, field: str) -> Delivery:
+    def _find(self, mailbox: Mailbox, token: str, store: StoreTransaction, field: str) -> Delivery:
         message_id = _message_id(token)
-        live = self._mailboxes[recipient].live.get(message_id)
-        delivery = live or self._changes.delivery((message_id, recipient), store)
+        live = mailbox.live.get(message_id)
+        delivery = live or self._changes.delivery((message_id, mailbox.recipient), store)
         if delivery is None:
-            raise Problem("unknown-delivery", f"No hand-over {token!r} was made to {recipient!r}.", field=field)
+            detail = f"No hand-over {token!r} was made to {mailbox.recipient!r}."
+            raise Problem("unknown-delivery", detail, field=field)
         return delivery
 
 

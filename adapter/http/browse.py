@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 
 from adapter.core.contract import Registry
-from adapter.core.routing import Topology
 from adapter.core.tasks import view
+from adapter.http.roster import Roster
 from adapter.store.engine import Store
 from adapter.store.reads import read_range, read_steps, read_tree
 from shared.limits import INTEGER_MAX
@@ -18,15 +18,15 @@ from shared.web.routes import Answer, Call, json_answer
 class Browse:
     """The reading calls."""
 
-    def __init__(self, store: Store, topology: Topology, registry: Registry) -> None:
+    def __init__(self, store: Store, roster: Roster, registry: Registry) -> None:
         self._store = store
-        self._topology = topology
+        self._roster = roster
         self._intents: dict[str, str] = {d.type: d.intent for d in registry.definitions()}
 
     async def channel(self, call: Call) -> Answer:
         """Messages `from` to `to` of a channel the caller belongs to."""
         channel = call.path["channel"]
-        self._topology.check_reader(channel, call.agent)
+        self._roster.topology.check_reader(channel, call.agent)
         first = call.query_int("from", None, 1, INTEGER_MAX)
         final = call.query_int("to", first, first, INTEGER_MAX)
         page = await self._store.read(lambda db, names: read_range(db, names, channel, first, final))

@@ -11,8 +11,8 @@ import orjson
 from adapter.broker import Broker
 from adapter.core.commands import Replay, Resolve
 from adapter.core.dead_letters import Cycle, Filter
-from adapter.core.routing import Topology
 from adapter.http.orchestrator import permit
+from adapter.http.roster import Roster
 from adapter.store.engine import Store
 from adapter.store.letters import Buried, Position, read_groups, read_letter, read_open
 from adapter.store.names import Names
@@ -47,15 +47,15 @@ class _Target:
 class DeadLetters:
     """The calls about dead letters."""
 
-    def __init__(self, broker: Broker, store: Store, topology: Topology, clock: Clock) -> None:
+    def __init__(self, broker: Broker, store: Store, roster: Roster, clock: Clock) -> None:
         self._broker = broker
         self._store = store
-        self._topology = topology
+        self._roster = roster
         self._clock = clock
 
     async def page(self, call: Call) -> Answer:
         """Open ones that match, in commit order."""
-        permit(call, self._topology)
+        permit(call, self._roster.topology)
         wanted = Filter(_filter(call, "recipient"), _reason(call), _moment(call, "before"))
         after = _position(_filter(call, "after"), "query after")
         limit = call.query_int("limit", ITEMS_DEFAULT, 1, ITEMS_MAX)
@@ -64,7 +64,7 @@ class DeadLetters:
 
     async def one(self, call: Call) -> Answer:
         """One in full, open or closed."""
-        permit(call, self._topology)
+        permit(call, self._roster.topology)
         recipient, channel = call.path["recipient"], call.path["channel"]
         sequence = _sequence(call.path["sequence"])
         found = await self._store.read(lambda db, names: read_letter(db, names, recipient, channel, sequence))
@@ -76,7 +76,7 @@ class DeadLetters:
 
     async def groups(self, call: Call) -> Answer:
         """How many for whom and why."""
-        permit(call, self._topology)
+        permit(call, self._roster.topology)
         groups = [
             {
                 "recipient": group.recipient,
@@ -91,7 +91,7 @@ class DeadLetters:
 
     async def replay(self, call: Call) -> Answer:
         """Queue them again, in commit order."""
-        permit(call, self._topology)
+        permit(call, self._roster.topology)
         request = check(ReplayRequest, call.json())
         cut_off_us = self._clock.wall_us() if request.cut_off is None else from_iso(request.cut_off)
         targets, following = await self._targets(request, cut_off_us)
@@ -113,7 +113,7 @@ class DeadLetters:
 
     async def resolve(self, call: Call) -> Answer:
         """They stay dead, and are closed."""
-        permit(call, self._topology)
+        permit(call, self._roster.topology)
         request = check(ResolveRequest, call.json())
         targets = await self._named(request.items, None)
         outcomes = await self._decide(targets, lambda number, name: Resolve(number, name, request.note))

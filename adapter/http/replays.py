@@ -6,8 +6,8 @@ from adapter.broker import Broker
 from adapter.core.commands import CancelReplay, StartReplay
 from adapter.core.dead_letters import Filter
 from adapter.core.replay_job import ReplayJob
-from adapter.core.routing import Topology
 from adapter.http.orchestrator import permit
+from adapter.http.roster import Roster
 from adapter.store.engine import Store
 from adapter.store.replays import read_replay, read_replays
 from shared.identifiers import uuid7
@@ -21,14 +21,14 @@ from shared.web.routes import Answer, Call, json_answer
 class Replays:
     """The calls about replay jobs."""
 
-    def __init__(self, broker: Broker, store: Store, topology: Topology) -> None:
+    def __init__(self, broker: Broker, store: Store, roster: Roster) -> None:
         self._broker = broker
         self._store = store
-        self._topology = topology
+        self._roster = roster
 
     async def start(self, call: Call) -> Answer:
         """A new job: 201, or 200 where it was asked for before."""
-        permit(call, self._topology)
+        permit(call, self._roster.topology)
         request = check(ReplayJobRequest, call.json())
         cut_off_us = None if request.cut_off is None else from_iso(request.cut_off)
         wanted = Filter(request.recipient, request.reason, cut_off_us)
@@ -38,12 +38,12 @@ class Replays:
 
     async def all(self, call: Call) -> Answer:
         """Those that are known."""
-        permit(call, self._topology)
+        permit(call, self._roster.topology)
         return json_answer(200, {"replays": [job_view(job) for job in await self._store.read(read_replays)]})
 
     async def one(self, call: Call) -> Answer:
         """How far one is."""
-        permit(call, self._topology)
+        permit(call, self._roster.topology)
         job_id = call.path["id"].lower()
         job = await self._store.read(lambda db, names: read_replay(db, names, job_id))
         if job is None:
@@ -52,7 +52,7 @@ class Replays:
 
     async def cancel(self, call: Call) -> Answer:
         """It ends where it is."""
-        permit(call, self._topology)
+        permit(call, self._roster.topology)
         return json_answer(200, job_view(await self._broker.ask(CancelReplay(call.path["id"].lower()))))
 
 

@@ -7,9 +7,10 @@ from adapter.broker import Broker
 from adapter.core.commands import RecipientReport, Send, SendBatch, Sent
 from adapter.core.contract import Registry, role_of
 from adapter.core.expiry import ends_at_us
-from adapter.core.routing import Topology, order_key
+from adapter.core.routing import order_key
 from adapter.core.sending import held_back
 from adapter.http.auth import LinkAuth
+from adapter.http.roster import Roster
 from shared.clock import Clock
 from shared.envelope import Envelope, content_sha256
 from shared.link import SubmitRequest
@@ -30,14 +31,14 @@ class Submit:
         self,
         broker: Broker,
         auth: LinkAuth,
-        topology: Topology,
+        roster: Roster,
         registry: Registry,
         clock: Clock,
         envelope_bytes_max: int,
     ) -> None:
         self._broker = broker
         self._auth = auth
-        self._topology = topology
+        self._roster = roster
         self._registry = registry
         self._clock = clock
         self._envelope_bytes_max = envelope_bytes_max
@@ -79,7 +80,7 @@ class Submit:
         if body_bytes > self._envelope_bytes_max:  # else no envelope of the request can be over it
             self._check_size(envelope)
         contract = self._registry.find(model.type)
-        contract.check(envelope, role_of(agent, self._topology.roles))
+        contract.check(envelope, role_of(agent, self._roster.topology.roles))
         return Send(
             envelope=envelope,
             sender=agent,

@@ -12,13 +12,14 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from adapter.core.commands import Command, HandedOver
+from adapter.core.commands import Command, FileTaken, HandedOver, TakeFile
 from adapter.core.exchange import Exchange
+from adapter.core.membership import FileState
 from adapter.core.policy import Now, Policy
 from adapter.core.pruning import PruningFigures
 from adapter.core.routing import Topology
@@ -27,6 +28,7 @@ from adapter.store.pulse import Pulse, is_at_risk
 from adapter.store.queries import SCHEMA, SQL
 from adapter.store.transaction import SqliteTransaction, load_snapshot
 from shared.clock import Clock
+from shared.config import Membership
 from shared.database import (
     BUSY_STORE,
     SQLITE_VERDICT,
@@ -36,7 +38,6 @@ from shared.database import (
     open_database,
     transaction,
 )
-from shared.names import ADAPTER
 from shared.problems import Problem
 from shared.times import MICROSECONDS
 
@@ -50,8 +51,8 @@ PATIENCE_SECONDS: Final = 0.6
 T = TypeVar("T")
 
 
-def _nothing() -> None:
-    """Before a broker listens."""
+def _nothing(*_: object) -> None:
+    """Before anybody listens."""
 
 
 def _on_snapshot(connection: sqlite3.Connection, names: Names, unit: Callable[[sqlite3.Connection, Names], T]) -> T:
@@ -62,25 +63,41 @@ def _on_snapshot(connection: sqlite3.Connection, names: Names, unit: Callable[[s
         connection.execute("COMMIT")
 
 
+def _log_file_taken(taken: FileTaken) -> None:
+    version = taken.version.version
+    if taken.state is FileState.EDITED:
+        _log.info("topology-from-file: version %d is in force, and the file says so", version)
+    elif taken.state is FileState.BEHIND:
+        _log.warning(
+            "topology-unwritten: version %d was approved and is in force; the file says an earlier one. "
+            "Write it: multiclaw topology apply",
+            version,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What one durable group gave: outcomes in order, parked polls served, and when the next tick is due."""
+    """What one durable group gave: outcomes in order, parked polls served, when the next tick is due, and who the
+    members are after it."""
 
     outcomes: list[Any]
     handed_over: list[tuple[int, str, list[HandedOver]]]
     next_due_us: int | None
+    topology: Topology
 
 
 class Store:
     """The store of one adapter. `fault` says why it is not ready, or is None.
 
-    `on_fault` is called when it stops being ready, and `on_open` each time it is again.
+    `on_fault` is called when it stops being ready, and `on_open` each time it is again. `on_topology` is told who the
+    members are, and who ever was one, at each opening and after each commit that has changed them: what is
+    committed, and nothing else.
     """
 
     def __init__(
         self,
         path: Path,
-        topology: Topology,
+        file: Membership,
         policy: Policy,
         clock: Clock,
         probe_seconds: float = 10.0,
@@ -91,7 +108,8 @@ class Store:
         """
         self._path = path
         self._library = library
-        self._topology = topology
+        self._file: Membership | None = file  # until it was read: a store that is opened anew knows better
+        self._topology: Topology | None = None
         self._policy = policy
         self._clock = clock
         self._pulse = Pulse(int(probe_seconds * MICROSECONDS))
@@ -99,6 +117,7 @@ class Store:
         self._probe_begun_us = 0
         self.on_fault: Callable[[], None] = _nothing
         self.on_open: Callable[[], None] = _nothing
+        self.on_topology: Callable[[Topology, Iterable[str]], None] = _nothing
         self._writer: Database | None = None
         self._reader: Database | None = None
         self._exchange: Exchange | None = None
@@ -118,13 +137,15 @@ class Store:
     async def open(self) -> None:
         """Open, bring the live deliveries into memory, and prove that writing works; raises what SQLite raises."""
         self._writer = await open_database(self._path, SCHEMA, BUSY_STORE)
-        self._exchange, self._names = await self._writer.run(self._load)
+        exchange, self._names = await self._writer.run(self._load)
+        self._exchange, self._file = exchange, None
         if self._library.safe:
             self._reader = await open_database(self._path, "PRAGMA query_only=ON", BUSY_STORE)
         else:
             _log.warning("single-connection: SQLite is %s", self._library)
             self._reader = self._writer
         self._pulse.opened(self._clock.steady_us())
+        self._tell(exchange.topology)
         self.fault = None
         self.on_open()
 
@@ -165,13 +186,16 @@ class Store:
         if self.fault is not None or self._writer is None:
             raise self._unavailable()
         try:
-            return await self._writer.run(lambda connection: self._apply(connection, commands))
+            committed = await self._writer.run(lambda connection: self._apply(connection, commands))
         except Problem:
             raise  # a probe has failed since, and has told why
         except Exception as error:
             _log.exception("commit-failed")
             self._fail(error)
             raise self._unavailable() from error
+        if committed.topology is not self._topology:
+            self._tell(committed.topology)
+        return committed
 
     async def read(self, unit: Callable[[sqlite3.Connection, Names], T]) -> T:
         """Run a reading unit on one snapshot of what is committed, beside the writer where the library allows it.
@@ -201,9 +225,17 @@ class Store:
 
     def _load(self, connection: sqlite3.Connection) -> tuple[Exchange, Names]:
         with transaction(connection):
-            names = Names.register(connection, (*self._topology.roles, ADAPTER), self._topology.members)
+            names = Names.register(connection, (), ())
             connection.execute(SQL["save_proof"], (self._clock.wall_us(),))
-        return Exchange(self._topology, load_snapshot(connection, names), self._policy, self._now()), names
+            snapshot = load_snapshot(connection, names)
+            topology = Topology.of(snapshot.applied[-1].membership, snapshot.applied[-1].version)
+            exchange = Exchange(topology, snapshot, self._policy, self._now())
+            if self._file is not None:
+                store = SqliteTransaction(connection, names)
+                _log_file_taken(exchange.apply([TakeFile(self._file)], store, self._now())[0])
+                store.flush()
+                names = store.names
+        return exchange, names
 
     def _apply(self, connection: sqlite3.Connection, commands: list[Command]) -> Committed:
         exchange, names = self._exchange, self._names
@@ -215,7 +247,12 @@ class Store:
             outcomes = exchange.apply(commands, store, now)
             store.flush()
         self._pulse.worked(now.steady_us, wrote=connection.total_changes > changes)
-        return Committed(outcomes, exchange.handed_over, exchange.next_due_us())
+        self._names = store.names
+        return Committed(outcomes, exchange.handed_over, exchange.next_due_us(), exchange.topology)
+
+    def _tell(self, topology: Topology) -> None:
+        self._topology = topology
+        self.on_topology(topology, () if self._names is None else self._names.agent_ids)
 
     async def _prove(self, writer: Database) -> None:
         try:

@@ -11,6 +11,7 @@ from itertools import islice
 from adapter.core.commands import NewMessage, Snapshot, StoredSend
 from adapter.core.dead_letters import DeadLetter, Filter
 from adapter.core.delivery import Delivery, State
+from adapter.core.membership import Standing, TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
 
@@ -26,6 +27,7 @@ class MemoryStore:
     letters: dict[tuple[int, str], DeadLetter] = field(default_factory=dict)
     alert_counts: dict[tuple[str, str], int] = field(default_factory=dict)
     replays: dict[str, ReplayJob] = field(default_factory=dict)
+    topologies: dict[int, TopologyVersion] = field(default_factory=dict)
     sequences: dict[str, int] = field(default_factory=dict)
     last_message_id: int = 0
     held: set[int] = field(default_factory=set)
@@ -40,8 +42,21 @@ class MemoryStore:
         stamp_us = newest.accepted_at_us if newest else 0
         counts = {subject: count for subject, count in self.alert_counts.items() if count}
         sequences, floors = dict(self.sequences), dict(self.floors)
-        replays = sorted(self.replays.values(), key=lambda job: (job.created_at_us, job.id))
-        return Snapshot(self.last_message_id, stamp_us, sequences, live, counts, floors, self.trusted_us, replays)
+        versions = sorted(self.topologies)
+        in_file = max((number for number in versions if self.topologies[number].in_file), default=0)
+        topologies = [self.topologies[number] for number in versions if number >= in_file]
+        return Snapshot(
+            last_message_id=self.last_message_id,
+            last_accepted_at_us=stamp_us,
+            sequences=sequences,
+            live=live,
+            alert_counts=counts,
+            floors=floors,
+            trusted_us=self.trusted_us,
+            replays=sorted(self.replays.values(), key=lambda job: (job.created_at_us, job.id)),
+            topologies=[each for each in topologies if each.standing not in {Standing.DENIED, Standing.STALE}],
+            last_topology=max(versions, default=0),
+        )
 
     def forget(self, message_id: int) -> None:
         """Remove a message and everything that refers to it."""
@@ -65,6 +80,7 @@ class MemoryTransaction:
         self._letters: dict[tuple[int, str], DeadLetter] = {}
         self._alert_counts: dict[tuple[str, str], int] = {}
         self._replays: dict[str, ReplayJob | None] = {}
+        self._topologies: ChainMap[int, TopologyVersion] = ChainMap({}, store.topologies)
         self._sequences: dict[str, int] = {}
         self._last_message_id = store.last_message_id
         self._held: set[int] = set()
@@ -202,6 +218,17 @@ class MemoryTransaction:
         """See `StoreTransaction`."""
         self._trusted_us = trusted_us
 
+    def find_topology(self, version: int) -> TopologyVersion | None:
+        """See `StoreTransaction`."""
+        return self._topologies.get(version)
+
+    def save_topology(self, version: TopologyVersion) -> None:
+        """See `StoreTransaction`."""
+        self._topologies[version.version] = version
+
+    def enrol(self, agents: Iterable[str], channels: Iterable[str]) -> None:
+        """See `StoreTransaction`. Names need no numbers here."""
+
     def commit(self) -> None:
         """Everything at once becomes what is committed."""
         store = self._store
@@ -216,6 +243,7 @@ class MemoryTransaction:
         store.alert_counts |= self._alert_counts
         changed = store.replays | self._replays
         store.replays = {job_id: job for job_id, job in changed.items() if job is not None}
+        store.topologies |= self._topologies.maps[0]
         store.sequences |= self._sequences
         store.last_message_id = self._last_message_id
         store.held |= self._held

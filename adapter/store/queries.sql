@@ -189,3 +189,30 @@ VALUES {rows}
 
 -- name: drop_replay
 DELETE FROM replays WHERE id = ?
+
+-- name: save_topology
+REPLACE INTO topologies (version, base, membership, changes, source, proposed_by, reason, proposed_at_us, standing,
+                         decided_by, decided_at_us, note, in_file)
+VALUES {rows}
+
+-- name: find_topology
+SELECT version, base, membership, changes, source, proposed_by, reason, proposed_at_us, standing,
+       decided_by, decided_at_us, note, in_file
+FROM topologies WHERE version = ?
+
+-- name: last_topology
+SELECT max(version) FROM topologies
+
+-- name: last_topology_in_file
+SELECT max(version) FROM topologies INDEXED BY topologies_in_file WHERE in_file = 1
+
+-- name: topologies_that_count
+SELECT version, base, membership, changes, source, proposed_by, reason, proposed_at_us, standing,
+       decided_by, decided_at_us, note, in_file
+FROM topologies WHERE version >= ? AND standing IN ('proposed', 'current', 'superseded')
+ORDER BY version
+
+-- name: topologies
+SELECT version, base, membership, changes, source, proposed_by, reason, proposed_at_us, standing,
+       decided_by, decided_at_us, note, in_file
+FROM topologies WHERE version < ? ORDER BY version DESC LIMIT ?

@@ -133,3 +133,23 @@ CREATE TABLE IF NOT EXISTS alert_counts (
     count INTEGER NOT NULL,
     PRIMARY KEY (recipient_id, reason)
 ) STRICT, WITHOUT ROWID;
+
+-- Every version of the topology that was ever proposed or found in the file (adapter/core/membership.py): the audit
+-- trail, of which nothing is deleted. membership and changes: JSON. in_file: multiclaw.toml is known to have said it.
+CREATE TABLE IF NOT EXISTS topologies (
+    version INTEGER PRIMARY KEY,
+    base INTEGER NOT NULL,
+    membership TEXT NOT NULL,
+    changes TEXT NOT NULL,
+    source TEXT NOT NULL,
+    proposed_by TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    proposed_at_us INTEGER NOT NULL,
+    standing TEXT NOT NULL,
+    decided_by TEXT,
+    decided_at_us INTEGER,
+    note TEXT,
+    in_file INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS topologies_in_file ON topologies (version) WHERE in_file = 1;

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from adapter.core.commands import NewMessage, Snapshot, StoredSend
 from adapter.core.dead_letters import DeadLetter, Filter
 from adapter.core.delivery import Delivery, State
+from adapter.core.membership import TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
 from adapter.store.letters import letter_row, read_dead_letter
@@ -14,17 +15,21 @@ from adapter.store.pruning import forget, read_floors, read_held, read_retained
 from adapter.store.queries import SQL
 from adapter.store.replays import read_replays, replay_row
 from adapter.store.rows import Row, read_rows, write_rows
+from adapter.store.topologies import read_topologies_that_count, read_topology, topology_row
 from shared.database import give_back, read_space
 
 Key = tuple[str, bytes]
 
 
 class SqliteTransaction:
-    """One transaction's view. `flush` writes what it gathered; the caller begins and commits."""
+    """One transaction's view. `flush` writes what it gathered; the caller begins and commits.
+
+    `names` are those that rows can refer to, and more of them after `enrol`: the caller's, once it has committed.
+    """
 
     def __init__(self, connection: sqlite3.Connection, names: Names) -> None:
         self._connection = connection
-        self._names = names
+        self.names = names
         self._added: list[NewMessage] = []
         self._by_key: dict[Key, StoredSend | None] = {}
         self._bodies: dict[int, bytes] = {}
@@ -32,7 +37,7 @@ class SqliteTransaction:
 
     def expect(self, keys: Sequence[Key]) -> None:
         """See `StoreTransaction`."""
-        ids, names = self._names.agent_ids, self._names
+        ids, names = self.names.agent_ids, self.names
         self._by_key.update(dict.fromkeys(keys))
         wanted = [(ids[sender], key) for sender, key in self._by_key]
         for row in read_rows(self._connection, "find_sends", wanted):
@@ -61,7 +66,7 @@ class SqliteTransaction:
         fresh = self._places.get((channel, sequence))
         if fresh is not None:
             return fresh
-        row = self._connection.execute(SQL["envelope_at"], (self._names.channel_ids[channel], sequence)).fetchone()
+        row = self._connection.execute(SQL["envelope_at"], (self.names.channel_ids[channel], sequence)).fetchone()
         return None if row is None else bytes(row[0])
 
     def envelopes(self, message_ids: list[int]) -> Mapping[int, bytes]:
@@ -76,13 +81,13 @@ class SqliteTransaction:
     def deliveries_of(self, message_id: int) -> list[Delivery]:
         """See `StoreTransaction`."""
         rows = self._connection.execute(SQL["deliveries_of"], (message_id,)).fetchall()
-        return [_delivery(row, self._names) for row in rows]
+        return [_delivery(row, self.names) for row in rows]
 
     def find_delivery(self, message_id: int, recipient: str) -> Delivery | None:
         """See `StoreTransaction`."""
-        key = (message_id, self._names.agent_ids.get(recipient))
+        key = (message_id, self.names.agent_ids.get(recipient))
         row = self._connection.execute(SQL["find_delivery"], key).fetchone()
-        return None if row is None else _delivery(row, self._names)
+        return None if row is None else _delivery(row, self.names)
 
     def save_deliveries(self, deliveries: Iterable[Delivery]) -> None:
         """See `StoreTransaction`."""
@@ -100,22 +105,22 @@ class SqliteTransaction:
 
     def find_dead_letter(self, message_id: int, recipient: str) -> DeadLetter | None:
         """See `StoreTransaction`."""
-        key = (message_id, self._names.agent_ids.get(recipient))
+        key = (message_id, self.names.agent_ids.get(recipient))
         row = self._connection.execute(SQL["find_dead_letter"], key).fetchone()
-        return None if row is None else read_dead_letter(row, self._names)
+        return None if row is None else read_dead_letter(row, self.names)
 
     def save_dead_letters(self, letters: Iterable[DeadLetter]) -> None:
         """See `StoreTransaction`."""
-        write_rows(self._connection, "save_dead_letters", [letter_row(letter, self._names) for letter in letters])
+        write_rows(self._connection, "save_dead_letters", [letter_row(letter, self.names) for letter in letters])
 
     def open_dead_letters(self, wanted: Filter, after: int, limit: int) -> list[int]:
         """See `StoreTransaction`."""
-        given = (self._names.agent_ids.get(wanted.recipient or ""), after, wanted.reason, wanted.before_us, limit)
+        given = (self.names.agent_ids.get(wanted.recipient or ""), after, wanted.reason, wanted.before_us, limit)
         return [message_id for (message_id,) in self._connection.execute(SQL["open_messages"], given)]
 
     def count_dead_letters(self, wanted: Filter) -> Mapping[str, int]:
         """See `StoreTransaction`."""
-        names = self._names
+        names = self.names
         wanted_id = None if wanted.recipient is None else names.agent_ids.get(wanted.recipient, 0)
         rows = self._connection.execute(SQL["count_dead_letters"], (wanted_id, wanted.reason, wanted.before_us))
         return {names.agent_names[agent_id]: count for agent_id, count in rows}
@@ -130,23 +135,23 @@ class SqliteTransaction:
 
     def save_alert_counts(self, counts: Mapping[tuple[str, str], int]) -> None:
         """See `StoreTransaction`."""
-        ids = self._names.agent_ids
+        ids = self.names.agent_ids
         rows = [(ids[agent], reason, count) for (agent, reason), count in counts.items()]
         write_rows(self._connection, "save_alert_counts", rows)
 
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """See `StoreTransaction`."""
-        ids = self._names.channel_ids
+        ids = self.names.channel_ids
         rows = [(ids[channel], sequence, last_message_id) for channel, sequence in sequences.items()]
         write_rows(self._connection, "save_sequences", rows)
 
     def retained(self, channel: str, after_sequence: int, limit: int) -> list[Retained]:
         """See `StoreTransaction`."""
-        return read_retained(self._connection, self._names, channel, after_sequence, limit)
+        return read_retained(self._connection, self.names, channel, after_sequence, limit)
 
     def held(self, after_message_id: int, limit: int) -> list[Retained]:
         """See `StoreTransaction`."""
-        return read_held(self._connection, self._names, after_message_id, limit)
+        return read_held(self._connection, self.names, after_message_id, limit)
 
     def hold(self, message_ids: Sequence[int]) -> None:
         """See `StoreTransaction`."""
@@ -169,12 +174,24 @@ class SqliteTransaction:
 
     def save_floor(self, lane: Lane, sequence: int) -> None:
         """See `StoreTransaction`."""
-        row = self._names.channel_ids[lane.channel], lane.contract, sequence
+        row = self.names.channel_ids[lane.channel], lane.contract, sequence
         self._connection.execute(SQL["save_floor"], row)
 
     def save_trusted(self, trusted_us: int) -> None:
         """See `StoreTransaction`."""
         self._connection.execute(SQL["save_trusted"], (trusted_us,))
+
+    def find_topology(self, version: int) -> TopologyVersion | None:
+        """See `StoreTransaction`."""
+        return read_topology(self._connection, version)
+
+    def save_topology(self, version: TopologyVersion) -> None:
+        """See `StoreTransaction`."""
+        write_rows(self._connection, "save_topology", [topology_row(version)])
+
+    def enrol(self, agents: Iterable[str], channels: Iterable[str]) -> None:
+        """See `StoreTransaction`."""
+        self.names = Names.register(self._connection, agents, channels)
 
     def flush(self) -> None:
         """Write the messages that were added."""
@@ -184,7 +201,7 @@ class SqliteTransaction:
         """The key of a delivery's row and what changes in it."""
         return (
             d.message_id,
-            self._names.agent_ids[d.recipient],
+            self.names.agent_ids[d.recipient],
             d.state,
             d.handovers,
             d.failures,
@@ -202,9 +219,9 @@ class SqliteTransaction:
         send = message.send
         return (
             message.message_id,
-            self._names.channel_ids[send.channel],
+            self.names.channel_ids[send.channel],
             message.sequence,
-            self._names.agent_ids[send.sender],
+            self.names.agent_ids[send.sender],
             send.idempotency_key,
             send.content_sha256,
             message.accepted_at_us,
@@ -222,10 +239,19 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
     sequences = {name: last for _, name, last in connection.execute(SQL["channels"])}
     live = [_delivery(row, names) for row in connection.execute(SQL["live_deliveries"])]
     counts = {(names.agent_names[agent], why): count for agent, why, count in connection.execute(SQL["alert_counts"])}
-    stamp_us, trusted = newest[0] if newest else 0, connection.execute(SQL["trusted"]).fetchone()
-    floors, trusted_us = read_floors(connection, names), trusted[0] if trusted else None
-    replays = read_replays(connection, names)
-    return Snapshot(last_message_id, stamp_us, sequences, live, counts, floors, trusted_us, replays)
+    trusted = connection.execute(SQL["trusted"]).fetchone()
+    return Snapshot(
+        last_message_id=last_message_id,
+        last_accepted_at_us=newest[0] if newest else 0,
+        sequences=sequences,
+        live=live,
+        alert_counts=counts,
+        floors=read_floors(connection, names),
+        trusted_us=trusted[0] if trusted else None,
+        replays=read_replays(connection, names),
+        topologies=read_topologies_that_count(connection),
+        last_topology=connection.execute(SQL["last_topology"]).fetchone()[0] or 0,
+    )
 
 
 def _delivery(row: Row, names: Names) -> Delivery:

@@ -17,6 +17,10 @@ from shared.database import transaction
 from tests.support.factories import topology
 
 
+class RollbackError(Exception):
+    """Raised by a test to end a transaction badly."""
+
+
 class Engine(Protocol):
     """What every engine can do."""
 
@@ -47,6 +51,7 @@ class SqliteEngine:
             opened = SqliteTransaction(self.connection, self.names)
             yield opened
             opened.flush()
+        self.names = opened.names
 
     def snapshot(self) -> Snapshot:
         """See `Engine`."""

@@ -14,6 +14,7 @@ from adapter.core.rates import Rate
 from adapter.core.retention import Ages, RetentionPolicy
 from adapter.core.retry import RetryPolicy
 from adapter.core.routing import Topology, order_key
+from shared.config import Membership
 from shared.envelope import content_sha256
 from shared.identifiers import uuid7
 from shared.keys import Key, Keyring
@@ -59,6 +60,17 @@ def topology(agents: tuple[str, ...] = AGENTS, **channels: tuple[str, ...]) -> T
     present = {name: tuple(one for one in who if one in (*agents, "adapter")) for name, who in members.items()}
     roles = {agent: ROLES[agent] for agent in agents} | {GOVERNOR: "governor"}
     return Topology(present | {f"@{name}": (name,) for name in roles}, roles)
+
+
+def membership(agents: tuple[str, ...] = AGENTS, **channels: tuple[str, ...]) -> Membership:
+    """What the file says of the default topology; `channels` replaces those it names."""
+    members = dict(CHANNELS) | channels
+    return Membership.model_validate(
+        {
+            "agents": {name: {"role": ROLES.get(name, "execution")} for name in agents},
+            "channels": {name: {"members": [one for one in who if one in agents]} for name, who in members.items()},
+        }
+    )
 
 
 def send(sender: str = "pm", to: str = "product", **fields: Any) -> Send:

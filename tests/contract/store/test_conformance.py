@@ -6,19 +6,8 @@ from adapter.core.commands import NewMessage, StoredSend
 from adapter.core.dead_letters import Cycle, DeadLetter, closed
 from adapter.core.delivery import State
 from adapter.core.retention import Lane
-from tests.support.engines import ENGINES
+from tests.support.engines import RollbackError
 from tests.support.factories import delivery, send
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request):
-    opened = ENGINES[request.param]()
-    yield opened
-    opened.close()
-
-
-class RollbackError(Exception):
-    """Raised by a test to end a transaction badly."""
 
 
 def message(number=1, sequence=1, **fields):

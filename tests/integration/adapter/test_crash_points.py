@@ -19,7 +19,7 @@ from adapter.store.engine import Store
 from shared.database import QUIET_STORE
 from shared.problems import Problem
 from tests.support.clock import SettableClock, us
-from tests.support.factories import START_US, claim, policy, send, topology
+from tests.support.factories import START_US, claim, membership, policy, send
 from tests.support.mortal import copy_store, make_mortal
 
 QUEUE_MAX = 2
@@ -40,7 +40,7 @@ class Bench:
     async def opened(self, path=None):
         """The store, open for a block."""
         rules = policy(queue_max=QUEUE_MAX, critical_reserve=4, attempts_max=1, alert_window_seconds=WINDOW_SECONDS)
-        self.store = Store(path or self.path, topology(), rules, self.clock)
+        self.store = Store(path or self.path, membership(), rules, self.clock)
         await self.store.open()
         try:
             yield self

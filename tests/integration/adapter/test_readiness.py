@@ -17,7 +17,7 @@ from shared.problems import Problem
 from tests.support.clock import SettableClock
 from tests.support.deployment import health, until
 from tests.support.disks import full_disk
-from tests.support.factories import policy, send, topology
+from tests.support.factories import membership, policy, send
 
 BUSY_SECONDS = 1.5
 """What the machine may take on top, when all its cores are at work."""
@@ -29,7 +29,7 @@ class Bench:
     def __init__(self, path):
         self.path = path
         self.clock = SettableClock()
-        self.store = Store(path, topology(), policy(), self.clock, probe_seconds=10)
+        self.store = Store(path, membership(), policy(), self.clock, probe_seconds=10)
         self.health = Health(self.store, [])
         self.broker = Broker(self.store, self.clock)
 

@@ -11,12 +11,12 @@ from adapter.http.receive import Receive
 from adapter.store.engine import Store
 from shared.clock import Clock
 from shared.strict_json import decode
-from tests.support.factories import policy, send, topology
+from tests.support.factories import membership, policy, send
 
 
 @pytest.fixture
 async def broker(tmp_path):
-    store = Store(tmp_path / "store.db", topology(), policy(), Clock())
+    store = Store(tmp_path / "store.db", membership(), policy(), Clock())
     opened = Broker(store, Clock())
     await store.open()
     yield opened

@@ -11,7 +11,7 @@ from adapter.store.engine import Store
 from adapter.store.reads import read_range
 from shared.clock import Clock
 from shared.database import verdict
-from tests.support.factories import policy, send, topology
+from tests.support.factories import membership, policy, send
 
 
 def descriptors_of(path):
@@ -32,7 +32,7 @@ async def test_an_unsafe_library_gets_one_connection(tmp_path, version, connecti
     """
     path = tmp_path / "store.db"
     for run in (1, 2):
-        store = Store(path, topology(), policy(), Clock(), library=verdict(version))
+        store = Store(path, membership(), policy(), Clock(), library=verdict(version))
         broker = Broker(store, Clock())
         await store.open()
         assert descriptors_of(path) == connections

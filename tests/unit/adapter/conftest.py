@@ -88,7 +88,10 @@ class Bench:
 
     def restart(self) -> None:
         """The process is gone; a new one reads the store."""
-        self.exchange = Exchange(self.topology, self.engine.snapshot(), self.policy, now(self.seconds))
+        snapshot = self.engine.snapshot()
+        stored = snapshot.applied[-1]
+        members = Topology.of(stored.membership, stored.version) if snapshot.topologies else self.topology
+        self.exchange = Exchange(members, snapshot, self.policy, now(self.seconds))
 
 
 @pytest.fixture

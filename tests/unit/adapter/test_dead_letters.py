@@ -2,12 +2,11 @@
 
 import pytest
 
-from adapter.core.commands import Replay, Resolve, Tick
+from adapter.core.commands import Replay, Resolve, TakeFile, Tick
 from adapter.core.dead_letters import HISTORY_CYCLES_MAX
-from adapter.core.exchange import Exchange
 from shared.limits import REASON_CHARS_MAX
 from shared.problems import Problem
-from tests.support.factories import AGENTS, START_US, claim, now, policy, send, topology
+from tests.support.factories import AGENTS, START_US, claim, membership, policy, send
 
 
 def die(bench, **fields):
@@ -286,8 +285,7 @@ def test_settled_messages_leave_no_expiry_behind(bench):
 def test_the_dead_letters_of_a_removed_agent_can_be_resolved(bench):
     """There is no queue to replay them into, and they must not stay open for ever."""
     die(bench)
-    remaining = topology(tuple(agent for agent in AGENTS if agent != "qa"))
-    bench.exchange = Exchange(remaining, bench.engine.snapshot(), bench.policy, now())
+    bench.do(TakeFile(membership(tuple(agent for agent in AGENTS if agent != "qa"))))
     assert bench.refused(Replay(1, "qa")).kind == "unknown-recipient"
     assert bench.do(Resolve(1, "qa", "gone")).status == "dead"
 

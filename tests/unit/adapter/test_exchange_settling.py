@@ -3,9 +3,8 @@
 import pytest
 
 from adapter.core.commands import Ack, Claim, Extend, GiveBack, Nack, Tick, Unpark
-from adapter.core.exchange import Exchange
 from shared.problems import Problem
-from tests.support.factories import AGENTS, claim, now, send, topology
+from tests.support.factories import AGENTS, claim, now, send
 
 
 def test_a_hand_over_has_a_token_of_its_own(bench):
@@ -279,16 +278,6 @@ def test_a_clock_that_was_ahead_holds_nothing_for_years(bench):
     bench.wait(3_600)
     bench.wait(60)
     assert bench.row(2).state.word == "queued"
-
-
-def test_an_agent_that_left_the_topology_keeps_its_messages(bench):
-    """Nothing acknowledged is lost by a change of members; leases still end."""
-    bench.send(to="product")
-    bench.poll("growth")
-    remaining = topology(tuple(agent for agent in AGENTS if agent != "growth"))
-    bench.exchange = Exchange(remaining, bench.engine.snapshot(), bench.policy, now())
-    bench.wait(30)
-    assert bench.states(1)["growth"] == "queued"
 
 
 def test_a_group_is_decided_in_order(bench):
