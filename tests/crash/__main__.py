@@ -1,0 +1,39 @@
+"""`python -m tests.crash`: the whole sweep of both scenarios, and every mutant; `--share` takes a part of the cuts."""
+
+import argparse
+import sys
+import time
+
+from tests.crash import adapter, sidecar
+from tests.crash.mutants import MUTANTS
+from tests.crash.recording import record
+from tests.crash.sweep import Check, sweep
+
+SCENARIOS: dict[str, Check] = {"adapter": adapter.faults, "sidecar": sidecar.faults}
+
+
+def main() -> int:
+    """0 when every cut kept every promise and every mutant was noticed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
+    parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    failures = 0
+    for scenario, check in SCENARIOS.items():
+        began, recording = time.monotonic(), record(scenario)
+        done = sweep(recording, check, seed=asked.seed, share=asked.share)
+        failures += bool(done.faults)
+        print(
+            f"{scenario}: {recording.operations:,} operations, {done.cuts:,} cuts, {done.images:,} images, "
+            f"{len(done.faults)} faults, {time.monotonic() - began:.0f} s",
+            *done.faults, sep="\n  ", flush=True,
+        )  # fmt: skip
+    for mutant in MUTANTS:
+        noticed = [name for name, check in SCENARIOS.items() if sweep(record(name, mutant), check, faults_max=1).faults]
+        failures += not noticed
+        print(f"{mutant}: noticed by {' and '.join(noticed) or 'nobody'}", flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Durability, broken on purpose in a scenario's process: what the sweep must notice, or it proves nothing."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import adapter.store.engine
+import sidecar.store.store
+from adapter.core.handing import Handing
+from shared.database import transaction
+from shared.database.library import LIBRARY
+from sidecar.acknowledger import Acknowledger
+from sidecar.recovery import Recovery
+
+_CONNECT = LIBRARY.connect
+_HAND_OVER = Handing._hand_over
+_REMEMBER = Acknowledger._remember
+
+
+@contextlib.contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """Inside, the product is broken in this way; the empty name breaks nothing."""
+    with MUTANTS[name]() if name else contextlib.nullcontext():
+        yield
+
+
+def _synchronous(word: str) -> contextlib.AbstractContextManager[Any]:
+    class Connection(LIBRARY.Connection):  # type: ignore[misc,name-defined]
+        def execute(self, statement: str, *rest: Any) -> Any:
+            return super().execute(statement.replace("synchronous=FULL", f"synchronous={word}"), *rest)
+
+    def connect(*arguments: Any, **options: Any) -> Any:
+        return _CONNECT(*arguments, **options, factory=Connection)
+
+    return mock.patch.object(LIBRARY, "connect", connect)
+
+
+class _LateTransaction(transaction):
+    """What was done is committed when the next one begins: so after it was answered."""
+
+    def __enter__(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("COMMIT")
+        super().__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None:
+            super().__exit__(kind, *rest)
+
+
+def _pop_before_ack() -> contextlib.AbstractContextManager[Any]:
+    def hand_over(self: Handing, claim: Any, store: Any, now: Any) -> Any:
+        handed = _HAND_OVER(self, claim, store, now)
+        mailbox = self._books.mailboxes[claim.recipient]
+        for message in handed:
+            delivery = mailbox.live[int(message.delivery_id.partition(".")[0], 16)]
+            mailbox.ack(delivery)
+            self._books.changes.touch(store, now, delivery)
+        return handed
+
+    return mock.patch.object(Handing, "_hand_over", hand_over)
+
+
+def _outbox_emptied_first() -> contextlib.AbstractContextManager[Any]:
+    async def drain(self: Recovery) -> None:
+        while entries := await self._outbox.head():
+            await self._outbox.settle(entries, [])
+            await self._submitter.submit([entry.draft for entry in entries])
+
+    return mock.patch.object(Recovery, "_drain", drain)
+
+
+def _processed_forgotten() -> contextlib.AbstractContextManager[Any]:
+    async def remember(self: Acknowledger, *_: Any) -> None:
+        await _REMEMBER(self, {})
+
+    return mock.patch.object(Acknowledger, "_remember", remember)
+
+
+MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
+    "synchronous-normal": lambda: _synchronous("NORMAL"),
+    "synchronous-off": lambda: _synchronous("OFF"),
+    "adapter-answers-first": lambda: mock.patch.object(adapter.store.engine, "transaction", _LateTransaction),
+    "pop-before-ack": _pop_before_ack,
+    "sidecar-answers-first": lambda: mock.patch.object(sidecar.store.store, "transaction", _LateTransaction),
+    "outbox-emptied-first": _outbox_emptied_first,
+    "processed-forgotten": _processed_forgotten,
+}
+"""By name. `synchronous-normal` and `-off` are of both processes."""

@@ -1,0 +1,111 @@
+"""Recordings: what a scenario did to its files, and what it had promised by then.
+
+A scenario runs as a process of its own under the recorder. What it has promised to somebody it writes down with `tell`
+the moment it is promised; since that is a write like any other, the recording holds promises and disk operations in
+one order.
+"""
+
+import functools
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+_SOURCE = Path(__file__).with_name("recorder.c")
+_HEAD = struct.Struct("=BIQQ")
+_PROMISES = "promises"
+_SECONDS_MAX = 120
+
+
+class Operation(IntEnum):
+    """As in `recorder.c`."""
+
+    CREATE = 1
+    WRITE = 2
+    TRUNCATE = 3
+    SYNC = 4
+    UNLINK = 5
+    RENAME = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One operation. `offset` is where a write went or how long a file was made; a rename's data is its target."""
+
+    operation: Operation
+    path: str
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What happened, paths relative to the scenario's folder, promises among it."""
+
+    steps: list["Record | dict[str, Any]"]
+
+    @property
+    def operations(self) -> int:
+        """How many changes of the disk."""
+        return sum(isinstance(step, Record) for step in self.steps)
+
+
+def tell(folder: Path, promise: dict[str, Any]) -> None:
+    """In a scenario: this has just been promised."""
+    descriptor = os.open(folder / "state" / _PROMISES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(descriptor, json.dumps(promise).encode())
+    os.close(descriptor)
+
+
+def record(scenario: str, mutant: str = "") -> Recording:
+    """Run `python -m tests.crash.SCENARIO FOLDER MUTANT` under the recorder."""
+    with tempfile.TemporaryDirectory(prefix="mc-", dir="/tmp") as folder:
+        log = Path(folder) / "record"
+        work = Path(folder) / "work"
+        (work / "state").mkdir(parents=True)
+        environment = {
+            **os.environ,
+            "LD_PRELOAD": str(_library()),
+            "MULTICLAW_RECORD_DIR": str(work / "state"),
+            "MULTICLAW_RECORD_LOG": str(log),
+        }
+        done = subprocess.run(  # noqa: S603 - our own module
+            [sys.executable, "-m", f"tests.crash.{scenario}", str(work), mutant],
+            env=environment, capture_output=True, text=True, timeout=_SECONDS_MAX, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-4000:]
+        return Recording(list(_steps(log.read_bytes(), work / "state")))
+
+
+@functools.cache
+def _library() -> Path:
+    """The recorder, compiled once for this process."""
+    built = Path(tempfile.mkdtemp(prefix="mc-recorder-")) / "recorder.so"
+    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(built), str(_SOURCE), "-ldl", "-lpthread"]
+    subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS_MAX)  # noqa: S603 - our own source
+    return built
+
+
+def _steps(log: bytes, folder: Path) -> Iterator[Record | dict[str, Any]]:
+    at = 0
+    while at < len(log):
+        operation, path_length, offset, length = _HEAD.unpack_from(log, at)
+        at += _HEAD.size
+        path = os.path.relpath(log[at : at + path_length].decode(), folder)
+        at += path_length
+        carries = operation in {Operation.WRITE, Operation.RENAME}
+        data = log[at : at + length] if carries else b""
+        at += len(data)
+        if path == _PROMISES:
+            if operation == Operation.WRITE:
+                yield json.loads(data)
+        elif not path.endswith("-shm"):  # shared memory of the processes that have just lost their power
+            target = os.path.relpath(data.decode(), folder).encode() if operation == Operation.RENAME else data
+            yield Record(Operation(operation), path, offset, target)

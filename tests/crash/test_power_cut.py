@@ -1,0 +1,84 @@
+"""A share of the power cuts of the crash laboratory; the whole of it is `python -m tests.crash`."""
+
+import random
+import shutil
+
+import pytest
+
+from tests.crash import adapter, sidecar
+from tests.crash.disk import Disk
+from tests.crash.mutants import MUTANTS
+from tests.crash.recording import Operation, Record, record
+from tests.crash.sweep import Check, sweep
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cc") is None, reason="the recorder needs a C compiler: apt install gcc"),
+    pytest.mark.timeout(300),
+]
+
+_SHARE = 0.05
+_CHECKS: dict[str, Check] = {"adapter": adapter.faults, "sidecar": sidecar.faults}
+_NOTICED_BY = {
+    "synchronous-normal": "adapter",
+    "synchronous-off": "sidecar",
+    "adapter-answers-first": "adapter",
+    "pop-before-ack": "adapter",
+    "sidecar-answers-first": "sidecar",
+    "outbox-emptied-first": "sidecar",
+    "processed-forgotten": "sidecar",
+}
+
+
+@pytest.mark.parametrize("scenario", _CHECKS)
+def test_what_was_promised_is_there_when_the_power_comes_back(scenario: str) -> None:
+    """After any operation on the disk, whatever of the unsynced writes arrived: the store opens, and every answered
+    send, settlement and place is what was told (`nats-server#7564`)."""
+    recording = record(scenario)
+    done = sweep(recording, _CHECKS[scenario], share=_SHARE)
+    assert done.faults == []
+    assert recording.operations > 1_000
+    assert done.images > 200
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_broken_durability_is_noticed(mutant: str) -> None:
+    """A sweep that finds nothing proves something only if it finds this."""
+    scenario = _NOTICED_BY[mutant]
+    assert sweep(record(scenario, mutant), _CHECKS[scenario], faults_max=1).faults
+
+
+def _write(path: str, offset: int, data: bytes) -> Record:
+    return Record(Operation.WRITE, path, offset, data)
+
+
+def test_only_what_was_synced_is_sure() -> None:
+    """Bytes by the sync of their file, a name by that of its folder."""
+    disk = Disk()
+    disk.apply(Record(Operation.CREATE, "a", 0, b""))
+    disk.apply(_write("a", 0, b"safe"))
+    disk.apply(Record(Operation.SYNC, "a", 0, b""))
+    assert _found(disk, "dropped") == {}
+    disk.apply(Record(Operation.SYNC, ".", 0, b""))
+    disk.apply(_write("a", 4, b" lost"))
+    assert _found(disk, "dropped") == {"a": b"safe"}
+    assert _found(disk, "kept") == {"a": b"safe lost"}
+    disk.apply(Record(Operation.UNLINK, "a", 0, b""))
+    assert _found(disk, "dropped") == {"a": b"safe"}
+    assert _found(disk, "kept") == {}
+
+
+def _found(disk: Disk, mode: str) -> dict[str, bytes]:
+    return dict(disk.images(random.Random(1)))[mode]
+
+
+def test_a_torn_write_arrives_by_sectors() -> None:
+    """Each sector is the old or the new one, and some images hold both."""
+    disk = Disk()
+    disk.apply(Record(Operation.CREATE, "a", 0, b""))
+    disk.apply(_write("a", 0, b"o" * 2_048))
+    for path in ("a", "."):
+        disk.apply(Record(Operation.SYNC, path, 0, b""))
+    disk.apply(_write("a", 0, b"n" * 2_048))
+    torn = _found(disk, "torn 512")["a"]
+    sectors = {torn[start : start + 512] for start in range(0, 2_048, 512)}
+    assert sectors == {b"o" * 512, b"n" * 512}
