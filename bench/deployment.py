@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
@@ -76,9 +77,12 @@ class Deployment:
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def start(self, name: str) -> None:
-        """Start a process and wait until it is ready; raises `CannotRun` with its last words."""
-        await self.spawn(name)
+    async def start(self, name: str, settings: Mapping[str, str] | None = None) -> None:
+        """Start a process and wait until it is ready; raises `CannotRun` with its last words.
+
+        `settings` are variables that override the configuration.
+        """
+        await self.spawn(name, settings)
         process, socket = self._processes[name], self._socket(name)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_READY_SECONDS):
@@ -88,7 +92,7 @@ class Deployment:
                     await asyncio.sleep(_PROBE_SECONDS)
         raise CannotRun(f"{name} did not become ready: {self._last_words(name)}")
 
-    async def spawn(self, name: str) -> None:
+    async def spawn(self, name: str, settings: Mapping[str, str] | None = None) -> None:
         """Start a process and return at once."""
         environ = {key: value for key, value in os.environ.items() if not key.startswith("MULTICLAW_")}
         with self._log(name).open("ab") as log:
@@ -98,13 +102,19 @@ class Deployment:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**environ, PARENT_VARIABLE: str(os.getpid())},
+                env={**environ, PARENT_VARIABLE: str(os.getpid()), **(settings or {})},
             )
 
     async def kill_adapter(self) -> None:
         """SIGKILL, and wait for its end."""
         self._processes[ADAPTER].kill()
         await self._processes[ADAPTER].wait()
+
+    async def restart_adapter(self, settings: Mapping[str, str], between: Callable[[Path], Awaitable[None]]) -> None:
+        """Stop it, do something with its store, and start it again."""
+        await self._stop(ADAPTER)
+        await between(self.config.adapter_store)
+        await self.start(ADAPTER, settings)
 
     async def stop(self) -> None:
         """Stop everything, sidecars first; the folder stays until the block ends."""

@@ -172,6 +172,7 @@ class RangeAnswer(Model):
 
     channel: str
     messages: list[StoredEnvelope]
+    gaps: list[Gap] = Field(description="what is no longer retained of what was asked for")
     last: int = Field(description="the channel's newest sequence")
     next: int | None = None
 

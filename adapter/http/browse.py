@@ -31,7 +31,8 @@ class Browse:
         final = call.query_int("to", first, first, INTEGER_MAX)
         page = await self._store.read(lambda db, names: read_range(db, names, channel, first, final))
         messages = [orjson.Fragment(envelope) for envelope in page.envelopes]
-        body = {"channel": channel, "messages": messages, "last": page.last, "next": page.next}
+        gaps = [{"channel": channel, "from": begin, "to": end} for begin, end in page.holes]
+        body = {"channel": channel, "messages": messages, "gaps": gaps, "last": page.last, "next": page.next}
         return Answer(200, orjson.dumps(body))
 
     async def task(self, call: Call) -> Answer:

@@ -74,7 +74,7 @@ WHERE deliveries.message_id = new.column1 AND deliveries.recipient_id = new.colu
 SELECT sequence, envelope FROM messages WHERE channel_id = ? AND sequence BETWEEN ? AND ? ORDER BY sequence LIMIT ?
 
 -- name: first_retained
-SELECT min(sequence) FROM messages WHERE channel_id = ?
+SELECT min(sequence) FROM messages WHERE channel_id = ? AND sequence >= ?
 
 -- name: task_steps
 SELECT id, channel_id, sequence, accepted_at_us, sender_id, task_id, parent_task_id, envelope

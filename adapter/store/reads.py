@@ -22,39 +22,55 @@ _TREE_STEPS_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Stored envelopes of a channel, its newest sequence, and where the next page starts."""
+    """Stored envelopes of a channel, the first and last sequence of each hole before, between and behind them, the
+    channel's newest sequence, and where the next page starts."""
 
     envelopes: list[bytes]
+    holes: list[tuple[int, int]]
     last: int
     next: int | None
 
 
 def read_range(connection: sqlite3.Connection, names: Names, channel: str, first: int, final: int) -> Range:
-    """Messages `first` to `final`; raises `range-not-retained` where none of them is or was."""
+    """Messages `first` to `final`, as far as they are retained.
+
+    Raises `range-not-retained` for a start in the future, for one older than all that is retained, and for a range of
+    which nothing is; it tells from where on there is something.
+    """
     channel_id = names.channel_ids[channel]
     last = _last_sequence(connection, channel_id)
     if first > last:
         detail = f"{channel} ends at {last}; {first} lies in the future."
         raise Problem("range-not-retained", detail, field="query from", last=last)
-    rows = connection.execute(SQL["range"], (channel_id, first, final, RANGE_MESSAGES_MAX)).fetchall()
-    retained_from = connection.execute(SQL["first_retained"], (channel_id,)).fetchone()[0]
-    if not rows or first < retained_from:
+    rows = connection.execute(SQL["range"], (channel_id, first, final, RANGE_MESSAGES_MAX + 1)).fetchall()
+    if not rows or first < (_first_retained(connection, channel_id, 1) or 0):
+        retained_from = _first_retained(connection, channel_id, first)
         detail = f"{channel} is retained from {retained_from or last + 1}; {first} is gone."
         raise Problem("range-not-retained", detail, field="query from", retained_from=retained_from, last=last)
-    return _page([(sequence, bytes(envelope)) for sequence, envelope in rows], final, last)
+    return _page([(sequence, bytes(envelope)) for sequence, envelope in rows], first, min(final, last), last)
 
 
-def _page(rows: list[tuple[int, bytes]], final: int, last: int) -> Range:
+def _first_retained(connection: sqlite3.Connection, channel_id: int, first: int) -> int | None:
+    row: tuple[int | None] = connection.execute(SQL["first_retained"], (channel_id, first)).fetchone()
+    return row[0]
+
+
+def _page(rows: list[tuple[int, bytes]], first: int, final: int, last: int) -> Range:
     taken: list[bytes] = []
-    size = 0
-    following = rows[0][0]
+    holes: list[tuple[int, int]] = []
+    size, expected, following = 0, first, None
     for sequence, envelope in rows:
+        if sequence > expected:
+            holes.append((expected, sequence - 1))
         size += len(envelope)
-        if taken and size > _RANGE_BYTES_MAX:
+        if taken and (len(taken) == RANGE_MESSAGES_MAX or size > _RANGE_BYTES_MAX):
+            following = sequence
             break
         taken.append(envelope)
-        following = sequence + 1
-    return Range(taken, last, following if following <= min(final, last) else None)
+        expected = sequence + 1
+    if following is None and expected <= final:
+        holes.append((expected, final))
+    return Range(taken, holes, last, following)
 
 
 def _last_sequence(connection: sqlite3.Connection, channel_id: int) -> int:

@@ -1,4 +1,4 @@
-"""The workloads W1 to W6. Each starts with empty queues, and ends by counting what came out."""
+"""The workloads W1 to W7. Each starts with empty queues, and ends by counting what came out."""
 
 from typing import Final
 
@@ -6,6 +6,7 @@ from bench.workloads.backlog import Backlog
 from bench.workloads.base import Measured, Stage, Workload
 from bench.workloads.broadcast import Broadcast
 from bench.workloads.latency import PacedLatency
+from bench.workloads.pruning import Pruning
 from bench.workloads.restart import Restart
 from bench.workloads.throughput import InFlight64, OneInFlightEach
 
@@ -16,6 +17,7 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     Broadcast(),
     Backlog(),
     Restart(),
+    Pruning(),
 )
 
 __all__ = ["WORKLOADS", "Measured", "Stage", "Workload"]

@@ -61,8 +61,35 @@ def test_a_hole_inside_is_no_fault_of_ours(engine):
     """Where only contracts were kept, a range that holds none of them is gone, and one around them shows the hole."""
     fill(engine, *(send() for _ in range(6)))
     prune(engine, "BETWEEN 2 AND 5")
-    assert refusal(engine, 2, 4) == {"retained_from": 1, "last": 6}
+    assert refusal(engine, 2, 4) == {"retained_from": 6, "last": 6}
     assert numbers(page(engine, 1, 6)) == (2, 6, None)
+
+
+@pytest.mark.parametrize(
+    ("gone", "first", "final", "holes"),
+    [
+        ("IN (2, 3, 5)", 1, 6, [(2, 3), (5, 5)]),
+        ("BETWEEN 2 AND 4", 3, 6, [(3, 4)]),
+        ("IN (5, 6)", 1, 9, [(5, 6)]),
+        ("IN (3, 4, 5)", 1, 4, [(3, 4)]),
+        ("= 0", 1, 6, []),
+    ],
+)
+def test_what_a_range_lacks_is_named(engine, gone, first, final, holes):
+    """Before, between and behind what is there: never a silent jump (BUGLOG B09)."""
+    fill(engine, *(send() for _ in range(6)))
+    prune(engine, gone)
+    assert page(engine, first, final).holes == holes
+
+
+def test_a_hole_between_two_pages_is_named_once(engine):
+    """The next page begins behind it, so that following `next` never ends in a refusal."""
+    fill(engine, *(send() for _ in range(250)))
+    prune(engine, "BETWEEN 101 AND 150 OR sequence > 240")
+    first = page(engine, 1, 300)
+    assert (numbers(first), first.holes) == ((100, 250, 151), [(101, 150)])
+    second = page(engine, 151, 300)
+    assert (numbers(second), second.holes) == ((90, 250, None), [(241, 250)])
 
 
 def test_a_channel_whose_messages_are_all_pruned_keeps_its_number(engine):
