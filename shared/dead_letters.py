@@ -38,6 +38,13 @@ class Item(Model):
     channel_sequence_id: Sequence
 
 
+class Successor(Model):
+    """The place of a message that replaces a dead one."""
+
+    channel: str
+    channel_sequence_id: int
+
+
 class DeadLetterView(Item):
     """A delivery that died. `closure` is null while somebody must decide."""
 
@@ -48,9 +55,10 @@ class DeadLetterView(Item):
     detail: str | None = Field(description="the receiver's words, if it gave any")
     cycles: int = Field(description="how often it died")
     died_at: str
-    closure: Literal["replayed", "resolved"] | None
+    closure: Literal["replayed", "resolved", "resent"] | None
     closed_at: str | None
     note: str | None = Field(description="what was said when it was resolved")
+    replaced_by: Successor | None = Field(description="the message that was sent in its stead")
 
 
 class DeadLetterPage(Model):

@@ -62,6 +62,14 @@ class Signature(Model):
     value: Sha256
 
 
+class Replaced(Model):
+    """A message for one recipient that is dead."""
+
+    recipient: Name
+    channel: Address
+    channel_sequence_id: Sequence
+
+
 class Content(Model):
     """What an agent may set."""
 
@@ -78,6 +86,9 @@ class Content(Model):
     )
     expires_at: Moment | None = Field(default=None, description="when the message is of no use any more")
     context: Any = Field(default=None, description="what a cold-started receiver needs")
+    replaces: Replaced | None = Field(
+        default=None, description="the open dead letter that this message is sent in the stead of; by the orchestrator"
+    )
     receipts: list[FileReceipt] | None = Field(default=None, max_length=100)
     usage: dict[str, Any] | None = Field(default=None, description="cost reported by this step")
     traceparent: (

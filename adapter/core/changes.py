@@ -46,9 +46,17 @@ class Changes:
         """The record as it is now."""
         return self.letters.get(place) or store.find_dead_letter(*place)
 
-    def close(self, letter: DeadLetter, closure: Closure, now: Now, note: str | None = None) -> None:
+    def close(
+        self,
+        letter: DeadLetter,
+        closure: Closure,
+        now: Now,
+        note: str | None = None,
+        replaced_by: tuple[str, int] | None = None,
+    ) -> None:
         """A record is dealt with."""
-        self.letters[letter.message_id, letter.recipient] = closed(letter, closure, now.wall_us, note)
+        done = closed(letter, closure, now.wall_us, note, replaced_by)
+        self.letters[letter.message_id, letter.recipient] = done
 
     def save(self, store: StoreTransaction) -> None:
         """Store it all."""

@@ -1,7 +1,7 @@
 """Dead letters: one record for each message and recipient, however often it dies (promise 6).
 
-A record is open from the death until it is replayed or resolved, and opens again when a replayed delivery dies again.
-Its history keeps the newest cycles; `cycles` counts all of them.
+A record is open from the death until it is replayed, resolved or replaced, and opens again when a replayed delivery
+dies again. Its history keeps the newest cycles; `cycles` counts all of them.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from adapter.core.delivery import Delivery
 HISTORY_CYCLES_MAX: Final = 10
 """Deaths that are told in full: with a reason of the longest kind each, a record stays below 50 KB."""
 
-Closure = Literal["replayed", "resolved"]
+Closure = Literal["replayed", "resolved", "resent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,10 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """The record of one delivery that died. `closure` is None while somebody must decide."""
+    """The record of one delivery that died. `closure` is None while somebody must decide.
+
+    `replaced_by` is the place, channel and sequence, of the message that was sent in its stead.
+    """
 
     message_id: int
     recipient: str
@@ -46,6 +49,7 @@ class DeadLetter:
     closure: Closure | None = None
     closed_at_us: int | None = None
     note: str | None = None
+    replaced_by: tuple[str, int] | None = None
 
     @property
     def last(self) -> Cycle:
@@ -61,9 +65,15 @@ def buried(delivery: Delivery, earlier: DeadLetter | None, wall_us: int) -> Dead
     return DeadLetter(delivery.message_id, delivery.recipient, delivery.cycles, kept)
 
 
-def closed(letter: DeadLetter, closure: Closure, wall_us: int, note: str | None = None) -> DeadLetter:
+def closed(
+    letter: DeadLetter,
+    closure: Closure,
+    wall_us: int,
+    note: str | None = None,
+    replaced_by: tuple[str, int] | None = None,
+) -> DeadLetter:
     """The record once it is dealt with."""
-    return replace(letter, closure=closure, closed_at_us=wall_us, note=note)
+    return replace(letter, closure=closure, closed_at_us=wall_us, note=note, replaced_by=replaced_by)
 
 
 def history_document(history: tuple[Cycle, ...]) -> list[dict[str, Any]]:

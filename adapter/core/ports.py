@@ -26,6 +26,9 @@ class StoreTransaction(Protocol):
     def envelope_at(self, channel: str, sequence: int) -> bytes | None:
         """The stored envelope at a place, if it is retained."""
 
+    def find_message(self, channel: str, sequence: int) -> int | None:
+        """The message at a place, of any channel that ever was, if it is retained."""
+
     def envelopes(self, message_ids: list[int]) -> Mapping[int, bytes]:
         """The stored envelopes of these messages."""
 

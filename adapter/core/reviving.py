@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from adapter.core.books import Books, Decide
+from adapter.core.changes import Changes, Place
 from adapter.core.commands import Replay, Resolve, Settled
 from adapter.core.dead_letters import DeadLetter
 from adapter.core.delivery import Delivery, State
@@ -43,7 +44,7 @@ class Reviving:
 
         Raises `not-dead`, `not-found`, `expired`, `queue-full`, or `unknown-recipient` for an agent that was removed.
         """
-        delivery, letter = self._open(replay.message_id, replay.recipient, store)
+        delivery, letter = open_letter((replay.message_id, replay.recipient), self._changes, store)
         if delivery.expires_at_us is not None and delivery.expires_at_us <= now.steady_us:
             raise Problem("expired", "Its time has passed: it would die again. Resolve it, or send it anew.")
         mailbox = self._mailboxes.get(replay.recipient)
@@ -61,18 +62,21 @@ class Reviving:
 
     def resolve(self, resolve: Resolve, store: StoreTransaction, now: Now) -> Settled:
         """It stays dead, and nobody needs to look at it again. Raises `not-dead` or `not-found`."""
-        delivery, letter = self._open(resolve.message_id, resolve.recipient, store)
+        delivery, letter = open_letter((resolve.message_id, resolve.recipient), self._changes, store)
         self._changes.close(letter, "resolved", now, resolve.note[:REASON_CHARS_MAX] if resolve.note else None)
         return Settled(delivery.state.word)
 
-    def _open(self, message_id: int, recipient: str, store: StoreTransaction) -> tuple[Delivery, DeadLetter]:
-        place = message_id, recipient
-        delivery = self._changes.delivery(place, store)
-        if delivery is None:
-            raise Problem("not-found", f"No message {message_id} was for {recipient!r}.")
-        letter = self._changes.letter(place, store) if delivery.state is State.DEAD else None
-        if letter is None:
-            raise Problem("not-dead", f"It is {delivery.state.word}; nothing was changed.")
-        if letter.closure is not None:
-            raise Problem("not-dead", f"It was {letter.closure} already; nothing was changed.")
-        return delivery, letter
+
+def open_letter(
+    place: Place, changes: Changes, store: StoreTransaction, field: str | None = None
+) -> tuple[Delivery, DeadLetter]:
+    """A dead delivery that somebody must decide about. Raises `not-dead` or `not-found`, which blame `field`."""
+    delivery = changes.delivery(place, store)
+    if delivery is None:
+        raise Problem("not-found", f"That message was not for {place[1]!r}.", field=field)
+    letter = changes.letter(place, store) if delivery.state is State.DEAD else None
+    if letter is None:
+        raise Problem("not-dead", f"It is {delivery.state.word}; nothing was changed.", field=field)
+    if letter.closure is not None:
+        raise Problem("not-dead", f"It was {letter.closure} already; nothing was changed.", field=field)
+    return delivery, letter

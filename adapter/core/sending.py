@@ -17,6 +17,7 @@ from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
 from adapter.core.rates import Allowances, too_fast
 from adapter.core.replies import inherit
+from adapter.core.resending import replaced_letter
 from adapter.core.reviving import RETRY_AFTER_FULL_SECONDS
 from shared.names import ADAPTER
 from shared.problems import Problem
@@ -68,10 +69,13 @@ class Sending:
         recipients = self._books.topology.recipients(send.channel, send.sender)
         if send.expires_at_us is not None and send.expires_at_us <= now.wall_us:
             raise expired(send.envelope)
+        letter = replaced_letter(send, recipients, self._books, store)
         envelope = inherit(send, self._books.places.last, store.envelope_at)
         verdicts = [self._verdict(recipient, critical=send.critical) for recipient in recipients]
         self._check_rate(send, now)
         stored = self._books.places.give(send, envelope, store, now)
+        if letter is not None:
+            self._books.changes.close(letter, "resent", now, replaced_by=(stored.channel, stored.sequence))
         deliveries = [
             self._deliver(send, stored.message_id, recipient, verdict, store, now)
             for recipient, verdict in zip(recipients, verdicts, strict=True)

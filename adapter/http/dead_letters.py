@@ -204,7 +204,12 @@ def _view(buried: Buried) -> dict[str, Any]:
         "closure": letter.closure,
         "closed_at": None if letter.closed_at_us is None else iso(letter.closed_at_us),
         "note": letter.note,
+        "replaced_by": None if letter.replaced_by is None else _place(*letter.replaced_by),
     }
+
+
+def _place(channel: str, sequence: int) -> dict[str, Any]:
+    return {"channel": channel, "channel_sequence_id": sequence}
 
 
 def _cycle(cycle: Cycle) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _LEASE = (*_SIGNED, *_STORE, "stale-lease", "unknown-delivery")
 _OUTCOMES = (
     "sender-forged", "sender-not-allowed", "approval-required", "not-a-member", "unknown-recipient",
     "unknown-contract", "contract-violation", "idempotency-conflict", "expired", "held-back",
-    "queue-full", "rate-limited", "message-too-large",
+    "queue-full", "not-permitted", "not-dead", "not-found", "rate-limited", "message-too-large",
 )  # fmt: skip
 _ACK_BYTES_MAX = BATCH_MESSAGES_MAX * (RESULT_BYTES_MAX + 256)
 _SEQUENCE = {"type": "integer", "minimum": 1}

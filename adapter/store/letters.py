@@ -2,6 +2,7 @@
 
 import sqlite3
 from dataclasses import dataclass
+from typing import Final
 
 import orjson
 
@@ -38,6 +39,10 @@ Position = tuple[int, str]
 """The message and recipient of the last one of a page."""
 
 
+_OF_THE_LETTER: Final = 9
+"""How many columns at the start of a row are the record's; the message's follow."""
+
+
 def letter_row(letter: DeadLetter, names: Names) -> Row:
     """The row of a record."""
     return (
@@ -50,14 +55,18 @@ def letter_row(letter: DeadLetter, names: Names) -> Row:
         letter.closed_at_us,
         letter.note,
         orjson.dumps(history_document(letter.history)).decode(),
+        None if letter.replaced_by is None else names.channel_ids[letter.replaced_by[0]],
+        None if letter.replaced_by is None else letter.replaced_by[1],
     )
 
 
 def read_dead_letter(row: Row, names: Names) -> DeadLetter:
     """The record that starts a row."""
-    message_id, recipient_id, cycles, closure, closed_at_us, note, history = row[:7]
+    message_id, recipient_id, cycles, closure, closed_at_us, note, history, channel_id, sequence = row[:_OF_THE_LETTER]
     recipient = names.agent_names[recipient_id]
-    return DeadLetter(message_id, recipient, cycles, read_history(orjson.loads(history)), closure, closed_at_us, note)
+    cycle_list = read_history(orjson.loads(history))
+    replaced_by = None if channel_id is None else (names.channel_names[channel_id], sequence)
+    return DeadLetter(message_id, recipient, cycles, cycle_list, closure, closed_at_us, note, replaced_by)
 
 
 def read_open(
@@ -78,11 +87,11 @@ def read_letter(
     """The record of a recipient's delivery of a message, open or closed, and the envelope as it is stored."""
     place = names.channel_ids.get(channel), sequence, names.agent_ids.get(recipient)
     row = connection.execute(SQL["dead_letter_at"], place).fetchone()
-    return None if row is None else (_buried(row, names), bytes(row[12]))
+    return None if row is None else (_buried(row, names), bytes(row[-1]))
 
 
 def _buried(row: Row, names: Names) -> Buried:
-    channel_id, sequence, sender_id, task_id, kind = row[7:12]
+    channel_id, sequence, sender_id, task_id, kind = row[_OF_THE_LETTER : _OF_THE_LETTER + 5]
     letter = read_dead_letter(row, names)
     return Buried(letter, names.channel_names[channel_id], sequence, names.agent_names[sender_id], task_id, kind)
 

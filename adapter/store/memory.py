@@ -117,6 +117,10 @@ class MemoryTransaction:
             return None
         return self._messages[message_id].envelope
 
+    def find_message(self, channel: str, sequence: int) -> int | None:
+        """See `StoreTransaction`."""
+        return self._by_place.get((channel, sequence))
+
     def envelopes(self, message_ids: list[int]) -> Mapping[int, bytes]:
         """See `StoreTransaction`."""
         return {message_id: self._messages[message_id].envelope for message_id in message_ids}

@@ -44,6 +44,9 @@ VALUES {rows}
 -- name: envelope_at
 SELECT envelope FROM messages WHERE channel_id = ? AND sequence = ?
 
+-- name: message_at
+SELECT id FROM messages WHERE channel_id = ? AND sequence = ?
+
 -- name: envelopes
 SELECT m.id, m.envelope FROM (VALUES {rows}) AS wanted CROSS JOIN messages AS m ON m.id = wanted.column1
 
@@ -93,15 +96,17 @@ SELECT recipient_id, reason, count FROM alert_counts WHERE count > 0
 REPLACE INTO alert_counts (recipient_id, reason, count) VALUES {rows}
 
 -- name: find_dead_letter
-SELECT message_id, recipient_id, cycles, closure, closed_at_us, note, history
+SELECT message_id, recipient_id, cycles, closure, closed_at_us, note, history, replaced_channel_id, replaced_sequence
 FROM dead_letters WHERE message_id = ? AND recipient_id = ?
 
 -- name: save_dead_letters
-REPLACE INTO dead_letters (message_id, recipient_id, cycles, died_at_us, reason, closure, closed_at_us, note, history)
+REPLACE INTO dead_letters (message_id, recipient_id, cycles, died_at_us, reason, closure, closed_at_us, note, history,
+                          replaced_channel_id, replaced_sequence)
 VALUES {rows}
 
 -- name: open_dead_letters
 SELECT l.message_id, l.recipient_id, l.cycles, l.closure, l.closed_at_us, l.note, l.history,
+       l.replaced_channel_id, l.replaced_sequence,
        m.channel_id, m.sequence, m.sender_id, m.task_id, json_extract(CAST(m.envelope AS TEXT), '$.type')
 FROM dead_letters AS l INDEXED BY dead_letters_open CROSS JOIN messages AS m ON m.id = l.message_id
 WHERE l.closure IS NULL AND (l.message_id, l.recipient_id) > (?, ?)
@@ -112,6 +117,7 @@ ORDER BY l.message_id, l.recipient_id LIMIT ?
 
 -- name: dead_letter_at
 SELECT l.message_id, l.recipient_id, l.cycles, l.closure, l.closed_at_us, l.note, l.history,
+       l.replaced_channel_id, l.replaced_sequence,
        m.channel_id, m.sequence, m.sender_id, m.task_id, json_extract(CAST(m.envelope AS TEXT), '$.type'), m.envelope
 FROM messages AS m CROSS JOIN dead_letters AS l ON l.message_id = m.id
 WHERE m.channel_id = ? AND m.sequence = ? AND l.recipient_id = ?

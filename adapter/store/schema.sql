@@ -84,7 +84,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
 CREATE INDEX IF NOT EXISTS deliveries_live ON deliveries (message_id, recipient_id) WHERE state < 2;
 
 -- One row for each delivery that ever died, written with its death. closure: NULL while somebody must decide, else
--- 'replayed' or 'resolved'. history: JSON, the newest deaths (adapter/core/dead_letters.py); reason is that of the last.
+-- 'replayed', 'resolved' or 'resent', and then replaced_* is the place of the message that replaces it. history: JSON, the newest deaths (adapter/core/dead_letters.py); reason is that of the last.
 CREATE TABLE IF NOT EXISTS dead_letters (
     message_id INTEGER NOT NULL,
     recipient_id INTEGER NOT NULL,
@@ -95,6 +95,8 @@ CREATE TABLE IF NOT EXISTS dead_letters (
     closed_at_us INTEGER,
     note TEXT,
     history TEXT NOT NULL,
+    replaced_channel_id INTEGER,
+    replaced_sequence INTEGER,
     PRIMARY KEY (message_id, recipient_id)
 ) STRICT, WITHOUT ROWID;
 

@@ -33,7 +33,7 @@ class SqliteTransaction:
         self._added: list[NewMessage] = []
         self._by_key: dict[Key, StoredSend | None] = {}
         self._bodies: dict[int, bytes] = {}
-        self._places: dict[tuple[str, int], bytes] = {}
+        self._places: dict[tuple[str, int], int] = {}
 
     def expect(self, keys: Sequence[Key]) -> None:
         """See `StoreTransaction`."""
@@ -56,7 +56,7 @@ class SqliteTransaction:
         send = message.send
         self._added.append(message)
         self._bodies[message.message_id] = message.envelope
-        self._places[send.channel, message.sequence] = message.envelope
+        self._places[send.channel, message.sequence] = message.message_id
         self._by_key[send.sender, send.idempotency_key] = StoredSend(
             message.message_id, send.content_sha256, send.channel, message.sequence, message.accepted_at_us
         )
@@ -65,9 +65,15 @@ class SqliteTransaction:
         """See `StoreTransaction`."""
         fresh = self._places.get((channel, sequence))
         if fresh is not None:
-            return fresh
+            return self._bodies[fresh]
         row = self._connection.execute(SQL["envelope_at"], (self.names.channel_ids[channel], sequence)).fetchone()
         return None if row is None else bytes(row[0])
+
+    def find_message(self, channel: str, sequence: int) -> int | None:
+        """See `StoreTransaction`."""
+        place = self.names.channel_ids.get(channel), sequence
+        row = self._connection.execute(SQL["message_at"], place).fetchone()
+        return self._places.get((channel, sequence)) if row is None else int(row[0])
 
     def envelopes(self, message_ids: list[int]) -> Mapping[int, bytes]:
         """See `StoreTransaction`. A delivery without its message is a corrupt store."""

@@ -36,7 +36,7 @@ from sidecar.gateway.viewing import Viewing
 _SEND_PROBLEMS: Final = (
     "sender-forged", "sender-not-allowed", "approval-required", "not-a-member", "unknown-recipient",
     "unknown-contract", "contract-violation", "idempotency-conflict", "expired", "queue-full", "outbox-full",
-    "store-unavailable",
+    "not-permitted", "not-dead", "not-found", "store-unavailable",
 )  # fmt: skip
 _LINK_PROBLEMS: Final = ("adapter-unreachable", "store-unavailable", "shutting-down")
 

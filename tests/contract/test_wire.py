@@ -38,6 +38,7 @@ def test_every_golden_file_is_compared() -> None:
     ("name", "model"),
     [
         ("envelope-signed.json", Envelope),
+        ("envelope-replacing.json", Envelope),
         ("envelope-stored.json", StoredEnvelope),
         ("accepted.json", Accepted),
         ("queued.json", Queued),

@@ -45,6 +45,14 @@ ENVELOPE: Final[dict[str, Any]] = {
 }
 
 
+REPLACING: Final[dict[str, Any]] = {
+    "idempotency_key": IDEMPOTENCY_KEY,
+    "sender": "orchestrator",
+    "to": "@qa",
+    "type": "note/1",
+    "payload": {"text": "mended"},
+    "replaces": {"recipient": "qa", "channel": "product", "channel_sequence_id": 45},
+}
 JOB: Final = ReplayJob(
     IDEMPOTENCY_KEY, Filter("qa", "expired", NOW_US), 20.0, 500, NOW_US, 510, {"qa": 7}, ("qa",), 40, 2
 )
@@ -111,6 +119,7 @@ def samples() -> dict[str, bytes]:
     lines = {
         "envelope-signed.json": signed(),
         "envelope-stored.json": stored(),
+        "envelope-replacing.json": sign_envelope(REPLACING, KEYRING.current, NOW_US),
         "signature-headers.json": headers(),
         "accepted.json": dump(accepted()),
         "queued.json": dump(Queued(status="queued", outbox_position=1, idempotency_key=IDEMPOTENCY_KEY)),

@@ -71,6 +71,16 @@ def test_an_envelope_is_found_by_place_and_by_id(engine):
         assert store.envelopes([]) == {}
 
 
+def test_a_message_is_found_by_its_place(engine):
+    """In its own transaction and in every later one; of channels that never were, there is none."""
+    with engine.begin() as store:
+        store.add_message(message(7, 1))
+        assert (store.find_message("product", 1), store.find_message("product", 2)) == (7, None)
+    with engine.begin() as store:
+        assert (store.find_message("product", 1), store.find_message("platform", 1)) == (7, None)
+        assert store.find_message("nowhere", 1) is None
+
+
 def test_a_delivery_comes_back_as_it_was_saved(engine):
     """Every field, the widest numbers included."""
     add(engine, message(), deliveries=[FULL])
@@ -191,6 +201,10 @@ def test_a_dead_letter_is_one_record(engine):
         assert store.find_dead_letter(1, "qa") == ended
         assert (ended.closure, ended.closed_at_us, ended.note) == ("resolved", 9, "by hand")
         assert store.find_dead_letter(1, "pm").cycles == 1
+    replaced = closed(LETTER, "resent", 9, None, ("@pm", 2**53 - 1))
+    with engine.begin() as store:
+        store.save_dead_letters([replaced])
+        assert store.find_dead_letter(1, "qa") == replaced
 
 
 def retained(store, after=0, limit=100, channel="product"):

@@ -276,3 +276,54 @@ async def test_ten_thousand_dead_letters_are_listed_in_pages(short_folder):
             assert slowest < 1.0
             (group,) = (await ask(orchestrator, "GET", GROUPS))["groups"]
             assert group["count"] == 10_000
+
+
+async def test_a_dead_letter_is_edited_and_sent_anew(near):
+    """The new message names the old and the letter names the new; asked again it is a duplicate; a second is 409."""
+    await kill(near, {"text": "x"})
+    orchestrator, qa = await near.client("orchestrator"), await near.client("qa")
+    envelope = orchestrator.envelope("@qa", payload={"text": "mended"}, replaces=item(1))
+    (sent,) = await orchestrator.submit(envelope)
+    assert (sent["code"], sent["answer"]["channel_sequence_id"]) == (201, 2)
+    letter = await ask(orchestrator, "GET", one("qa", "@qa", 1))
+    assert (letter["closure"], letter["replaced_by"]) == ("resent", {"channel": "@qa", "channel_sequence_id": 2})
+    (message,) = await qa.poll()
+    assert (message["envelope"]["replaces"], message["envelope"]["payload"]) == (item(1), {"text": "mended"})
+    (again,) = await orchestrator.submit(envelope)
+    assert (again["code"], again["answer"]["status"]) == (200, "duplicate")
+    (second,) = await orchestrator.submit(orchestrator.envelope("@qa", replaces=item(1)))
+    assert (second["code"], second["problem"]["type"], second["problem"]["retryable"]) == (409, "not-dead", False)
+    assert near.violations() == []
+
+
+async def test_a_letter_that_was_replaced_outlives_a_kill(start):
+    """Both are there or neither is: here the answer came, so both are."""
+    link = await start()
+    await kill(link, {"n": 1})
+    orchestrator = await link.client("orchestrator")
+    await orchestrator.submit(orchestrator.envelope("@qa", replaces=item(1)))
+    link.adapter.kill9()
+    await link.start_adapter()
+    orchestrator, qa = await link.client("orchestrator"), await link.client("qa")
+    assert (await ask(orchestrator, "GET", one("qa", "@qa", 1)))["replaced_by"]["channel_sequence_id"] == 2
+    assert len(await qa.poll()) == 1
+    assert link.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("agent", "to", "type_", "replaces", "kind"),
+    [
+        ("pm", "@qa", "note/1", item(1), "not-permitted"), ("orchestrator", "@pm", "note/1", item(1), "invalid-field"),
+        ("orchestrator", "@qa", "alert.dead-letter/1", item(1), "sender-not-allowed"),
+        ("orchestrator", "@qa", "note/1", item(9), "not-found"), ("orchestrator", "@qa", "note/1", {}, "invalid-field"),
+        ("orchestrator", "@qa", "note/1", item(1) | {"x": 1}, "unknown-field"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_replace_a_dead_letter_is_refused(near, agent, to, type_, replaces, kind):
+    """And the letter stays open."""
+    await kill(near, {"n": 1})
+    client = await near.client(agent)
+    (outcome,) = await client.submit(client.envelope(to, type=type_, replaces=replaces))
+    assert outcome["problem"]["type"] == kind
+    orchestrator = await near.client("orchestrator")
+    assert (await ask(orchestrator, "GET", one("qa", "@qa", 1)))["closure"] is None
