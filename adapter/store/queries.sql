@@ -193,8 +193,8 @@ REPLACE INTO replays (id, recipient, reason, cut_off_us, rate, count_max, create
                       replayed, refused, state, ended_at_us)
 VALUES {rows}
 
--- name: drop_replay
-DELETE FROM replays WHERE id = ?
+-- name: drop_replays
+DELETE FROM replays WHERE id IN (VALUES {rows})
 
 -- name: save_topology
 REPLACE INTO topologies (version, base, membership, changes, source, proposed_by, reason, proposed_at_us, standing,

@@ -137,7 +137,7 @@ class SqliteTransaction:
 
     def drop_replays(self, ids: Iterable[str]) -> None:
         """See `StoreTransaction`."""
-        self._connection.executemany(SQL["drop_replay"], [(job_id,) for job_id in ids])
+        write_rows(self._connection, "drop_replays", [(job_id,) for job_id in ids])
 
     def save_alert_counts(self, counts: Mapping[tuple[str, str], int]) -> None:
         """See `StoreTransaction`."""

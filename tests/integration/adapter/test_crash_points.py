@@ -1,4 +1,4 @@
-"""Killed before any statement of a death or of a replay, a delivery is afterwards in exactly one of its states.
+"""Killed before any statement of a death, a replay or a resend, a delivery is afterwards in exactly one of its states.
 
 For each act the sweep kills the writer before its first statement, its second, and so on to the last, on real SQLite
 (wolverine#4488: a dead letter that was copied and not settled lived twice). What the disk holds is then opened by a
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import orjson
 import pytest
 
-from adapter.core.commands import Nack, Replay, Resolve, Tick
+from adapter.core.commands import Nack, Replay, Resolve, StartReplay, Tick
+from adapter.core.dead_letters import Filter
 from adapter.store import engine
 from adapter.store.engine import Store
 from shared.database import QUIET_STORE
@@ -129,6 +130,24 @@ async def resolve(_):
     return Resolve(1, "qa", "by hand")
 
 
+async def a_job_over_it(bench):
+    """As before, and a job is to try it again."""
+    await a_death(bench)
+    bench.clock.advance(1)
+    await bench.do(StartReplay("job", Filter(), None, None))
+
+
+async def resend(_):
+    """Another message takes its place."""
+    replaces = {"recipient": "qa", "channel": "@qa", "channel_sequence_id": 1}
+    return send("orchestrator", "@qa", replaces=replaces)
+
+
+async def go_on(_):
+    """The job's next turn."""
+    return Tick()
+
+
 async def alert(_):
     """What died is told of."""
     return Tick()
@@ -137,7 +156,7 @@ async def alert(_):
 ACTS = [
     (nothing, refuse), (nothing, exhaust), (nothing, lapse), (nothing, expire), (a_full_queue, evict),
     (a_death, replay), (a_death, resolve), (a_death, alert), (an_alerted_death, replay),
-    (a_second_life, refuse), (a_second_life, exhaust),
+    (a_second_life, refuse), (a_second_life, exhaust), (a_death, resend), (a_job_over_it, go_on),
 ]  # fmt: skip
 
 
@@ -162,6 +181,10 @@ def shown(path):
         (untold,) = db.execute("SELECT coalesce(sum(count), 0) FROM alert_counts").fetchone()
         envelopes = [orjson.loads(bytes(body)) for (body,) in db.execute("SELECT envelope FROM messages")]
         (deaths,) = db.execute("SELECT coalesce(sum(cycles), 0) FROM dead_letters").fetchone()
+        resent = [envelope for envelope in envelopes if "replaces" in envelope]
+        assert [letter for letter, _ in letters].count("resent") == len(resent)
+        jobs = db.execute("SELECT replayed FROM replays").fetchall()
+        assert all(count == (letters[0][0] == "replayed") for (count,) in jobs)
         told = sum(envelope["payload"]["count"] for envelope in envelopes if envelope["sender"] == "adapter")
     closure = letters[0][0] if letters else "never died"
     return Shown(state, reason, closure, deaths, untold, told)
@@ -174,7 +197,7 @@ def check(one):
         assert one.reason is None
     else:
         assert one.state == DEAD
-        assert one.closure in {None, "resolved"}
+        assert one.closure in {None, "resolved", "resent"}
         assert one.reason is not None
     assert one.deaths == one.untold + one.told
 
