@@ -21,6 +21,7 @@ from adapter.http.replays import Replays
 from adapter.http.roster import Roster
 from adapter.http.submit import Submit
 from adapter.http.surface import routes
+from adapter.http.topology import TopologyVersions
 from adapter.store.engine import Store
 from shared.clock import Clock
 from shared.config import Config, check_socket_path
@@ -57,7 +58,8 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         receive = Receive(broker, limits.poll_wait_seconds_max)
         dead_letters = DeadLetters(broker, store, roster, clock)
         replays, browse = Replays(broker, store, roster), Browse(store, roster, registry)
-        table = routes(submit, receive, browse, dead_letters, replays, Health(store, warnings))
+        topology = TopologyVersions(broker, store, roster)
+        table = routes(submit, receive, browse, dead_letters, replays, topology, Health(store, warnings))
         service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)
         runner = await stack.enter_async_context(serving(service.server()))
         stack.push_async_callback(broker.close)

@@ -5,10 +5,26 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from shared.config import Agent, Channel
+from shared.config import Agent, Channel, Membership
 from shared.envelope import Name
 from shared.limits import REASON_CHARS_MAX
 from shared.model import Model
+
+PATH: Final = "/topology"
+"""Below `/link/v1` at the adapter and below `/v1` at a sidecar."""
+
+VERSIONS_PATH: Final = f"{PATH}/versions"
+ONE_PATH: Final = f"{VERSIONS_PATH}/{{version}}"
+PROPOSALS_PATH: Final = f"{PATH}/proposals"
+APPROVE_PATH: Final = f"{ONE_PATH}/approve"
+DENY_PATH: Final = f"{ONE_PATH}/deny"
+WRITTEN_PATH: Final = f"{ONE_PATH}/written"
+
+VERSIONS_MAX: Final = 100
+"""Versions of one page."""
+
+PROPOSAL_BYTES_MAX: Final = 256 * 1024
+"""Body of a proposal: 100 agents that join ten channels each fit, whatever their names."""
 
 AGENTS_MAX: Final = 100
 CHANNELS_MAX: Final = 100
@@ -52,3 +68,34 @@ class Proposal(Model):
 
     change: TopologyChange
     reason: Text
+
+
+class Decision(Model):
+    """What a human says to a proposal."""
+
+    note: Text | None = None
+
+
+class TopologyVersion(Model):
+    """One version of the topology. `changes` tells in words what it changes in version `base` (0: the first)."""
+
+    version: int
+    base: int
+    state: State
+    source: Literal["file", "proposal"]
+    proposed_by: str
+    reason: str
+    proposed_at: str
+    decided_by: str | None
+    decided_at: str | None
+    note: str | None = Field(description="what the human said")
+    in_file: bool = Field(description="whether `multiclaw.toml` is known to say it")
+    changes: list[str]
+    topology: Membership
+
+
+class TopologyVersions(Model):
+    """The newest first. `next` continues a page that was cut, as `before` of the next request."""
+
+    versions: list[TopologyVersion]
+    next: int | None

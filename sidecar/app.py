@@ -36,6 +36,7 @@ from sidecar.gateway.replays import Replays
 from sidecar.gateway.sending import Sending
 from sidecar.gateway.state import State
 from sidecar.gateway.table import routes
+from sidecar.gateway.topology import Topology
 from sidecar.gateway.viewing import Viewing
 from sidecar.guard import guard
 from sidecar.health_poller import HealthPoller
@@ -120,6 +121,7 @@ class _Sidecar:
             Replays(self._link),
             state,
             Emergencies(agent, Journal("multiclaw-sidecar", config.sidecar_state(agent), clock)),
+            topology=Topology(self._link),
             envelope_bytes_max=limits.envelope_bytes_max,
         )
         self.service = Service(f"Multiclaw sidecar of {agent}", table, check)

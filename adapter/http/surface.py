@@ -6,7 +6,9 @@ from adapter.http.health import METRICS_TYPE, Health
 from adapter.http.receive import Receive
 from adapter.http.replays import Replays
 from adapter.http.submit import Submit
+from adapter.http.topology import TopologyVersions
 from shared import link
+from shared import topology as topology_wire
 from shared.api import (
     AckAnswer,
     AckRequest,
@@ -22,6 +24,7 @@ from shared.api import (
 from shared.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, RESULT_BYTES_MAX
 from shared.web.dead_letters import dead_letter_routes, replay_routes
 from shared.web.routes import Query, Route
+from shared.web.topology import topology_routes
 
 _SIGNED = ("signature-invalid", "signature-stale")
 _STORE = ("store-unavailable",)
@@ -36,12 +39,20 @@ _SEQUENCE = {"type": "integer", "minimum": 1}
 
 
 def routes(
-    submit: Submit, receive: Receive, browse: Browse, dead_letters: DeadLetters, replays: Replays, health: Health
+    submit: Submit,
+    receive: Receive,
+    browse: Browse,
+    dead_letters: DeadLetters,
+    replays: Replays,
+    topology: TopologyVersions,
+    health: Health,
 ) -> list[Route]:
     """The table."""
     return [
         *dead_letter_routes(link.ROOT, dead_letters, (*_SIGNED, *_STORE)),
         *replay_routes(link.ROOT, replays, (*_SIGNED, *_STORE)),
+        *topology_routes(link.ROOT, topology, (*_SIGNED, *_STORE)),
+        *_decisions(topology),
         Route(
             "POST", link.MESSAGES_PATH, "submit", "Send signed envelopes; each has its own outcome.", submit.handle,
             {200: BatchAnswer}, body=link.SubmitRequest, body_bytes_max=BATCH_BYTES_MAX,
@@ -63,6 +74,13 @@ def routes(
             "POST", link.EXTEND_PATH, "extend", "More time for hand-overs.", receive.extend,
             {200: ExtendAnswer}, body=ExtendRequest, problems=_LEASE,
         ),
+        *_reads(browse),
+        *_states(health),
+    ]  # fmt: skip
+
+
+def _reads(browse: Browse) -> list[Route]:
+    return [
         Route(
             "GET", link.CHANNEL_PATH, "read_channel", "Messages of a channel by sequence, for its members.",
             browse.channel, {200: RangeAnswer},
@@ -80,6 +98,11 @@ def routes(
             "GET", link.LINEAGE_PATH, "read_lineage", "The whole tree of a task.", browse.lineage,
             {200: LineageView}, problems=(*_SIGNED, *_STORE, "not-found"),
         ),
+    ]  # fmt: skip
+
+
+def _states(health: Health) -> list[Route]:
+    return [
         Route(
             "GET", "/health", "ready", "Whether messages can be taken and given.", health.ready,
             {200: link.AdapterHealth, 503: link.AdapterHealth}, guarded=False,
@@ -91,5 +114,25 @@ def routes(
         Route(
             "GET", "/metrics", "metrics", "Figures in Prometheus text.", health.metrics,
             {200: METRICS_TYPE}, guarded=False,
+        ),
+    ]  # fmt: skip
+
+
+def _decisions(topology: TopologyVersions) -> list[Route]:
+    problems = (*_SIGNED, *_STORE, "not-permitted", "not-found", "proposal-closed")
+    return [
+        Route(
+            "POST", link.ROOT + topology_wire.APPROVE_PATH, "approve_topology", "A human takes a proposed version.",
+            topology.approve, {200: topology_wire.TopologyVersion}, body=topology_wire.Decision,
+            problems=(*problems, "key-missing"),
+        ),
+        Route(
+            "POST", link.ROOT + topology_wire.DENY_PATH, "deny_topology", "A human refuses a proposed version.",
+            topology.deny, {200: topology_wire.TopologyVersion}, body=topology_wire.Decision, problems=problems,
+        ),
+        Route(
+            "POST", link.ROOT + topology_wire.WRITTEN_PATH, "note_topology_written",
+            "`multiclaw.toml` says what is in force.", topology.written, {200: topology_wire.TopologyVersion},
+            problems=problems,
         ),
     ]  # fmt: skip

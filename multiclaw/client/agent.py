@@ -20,6 +20,7 @@ from multiclaw.client.handlers import H, Handlers
 from multiclaw.client.messages import Message, StoredMessage
 from multiclaw.client.outgoing import Receipt, SendFields, check_names, outgoing, receipt
 from multiclaw.client.retry import RetryPolicy
+from multiclaw.client.topology import Topology
 from multiclaw.client.transport import ONCE, Transport
 
 
@@ -163,6 +164,11 @@ class Agent:
     def dead_letters(self) -> DeadLetters:
         """What to do about deliveries that died; for the orchestrator."""
         return DeadLetters(self._opened.transport)
+
+    @property
+    def topology(self) -> Topology:
+        """Who belongs to the deployment; for the orchestrator, proposals to change that."""
+        return Topology(self._opened.transport)
 
     async def emergency(self, kind: str, summary: str, details: Any = None) -> dict[str, Any]:
         """Call for help through the host's journal; works without the adapter. May be recorded twice if retried."""

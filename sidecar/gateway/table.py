@@ -25,12 +25,14 @@ from shared.api import (
 from shared.limits import BATCH_BYTES_MAX, POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
 from shared.web.dead_letters import dead_letter_routes, replay_routes
 from shared.web.routes import Query, Route
+from shared.web.topology import topology_routes
 from sidecar.gateway.dead_letters import DeadLetters
 from sidecar.gateway.emergencies import Emergencies
 from sidecar.gateway.receiving import MESSAGES_DEFAULT, Receiving
 from sidecar.gateway.replays import Replays
 from sidecar.gateway.sending import Sending
 from sidecar.gateway.state import METRICS_TYPE, State
+from sidecar.gateway.topology import Topology
 from sidecar.gateway.viewing import Viewing
 
 _SEND_PROBLEMS: Final = (
@@ -53,6 +55,7 @@ def routes(  # noqa: PLR0913 - one parameter for each group of operations
     state: State,
     emergencies: Emergencies,
     *,
+    topology: Topology,
     envelope_bytes_max: int,
 ) -> list[Route]:
     """Every operation of the agents' API."""
@@ -63,6 +66,7 @@ def routes(  # noqa: PLR0913 - one parameter for each group of operations
         *_views(viewing),
         *dead_letter_routes("/v1", dead_letters, _LINK_PROBLEMS),
         *replay_routes("/v1", replays, _LINK_PROBLEMS),
+        *topology_routes("/v1", topology, _LINK_PROBLEMS),
         *_states(state, emergencies),
     ]
 
