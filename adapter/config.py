@@ -4,11 +4,11 @@ import random
 import secrets
 
 from adapter.core.admission import QueueLimits
-from adapter.core.policy import Policy
+from adapter.core.policy import EscalationLimits, Policy
 from adapter.core.rates import Rate
 from adapter.core.retention import Ages, RetentionPolicy
 from adapter.core.retry import RetryPolicy
-from shared.config import Config, Days, Retention
+from shared.config import Config, Days, Escalation, Retention
 from shared.times import MICROSECONDS
 
 
@@ -26,6 +26,7 @@ def policy_of(config: Config) -> Policy:
         rates={name: Rate(rate.per_second, rate.burst) for name, rate in config.rate_classes.items()},
         alert_window_us=int(limits.alert_window_seconds * MICROSECONDS),
         retention=_retention_of(config.retention),
+        escalation=_escalation_of(config.escalation),
         jitter=random.SystemRandom().random,
         nonce=lambda: secrets.token_hex(4),
     )
@@ -46,3 +47,11 @@ def _ages(message_days: Days, contract_days: Days) -> Ages:
 
 def _age_us(days: Days) -> int | None:
     return None if days == "forever" else int(days * 86_400 * MICROSECONDS)
+
+
+def _escalation_of(escalation: Escalation) -> EscalationLimits:
+    return EscalationLimits(
+        repeats=escalation.repeats,
+        window_us=int(escalation.window_seconds * MICROSECONDS),
+        dead_letters_max=escalation.dead_letters_max,
+    )

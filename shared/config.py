@@ -172,6 +172,18 @@ recipient's queue of 500, so that neither a loop nor a full outbox that drains p
 are never pushed out, so they get half of it. Only a deployment's own contracts need classes beyond these."""
 
 
+class Escalation(Section):
+    """When the Human Governor is told. Times are in seconds.
+
+    The same alarm `repeats` times within the window is a pattern, of which the Governor is told once in a window. Dead
+    letters are kept until somebody decides: from `dead_letters_max` open ones on, the Governor is told of their number.
+    """
+
+    repeats: Annotated[int, Field(ge=1, le=1_000)] = 10
+    window_seconds: Annotated[float, Field(gt=0, le=30 * 86_400)] = 3_600.0
+    dead_letters_max: Annotated[int, Field(ge=1)] = 10_000
+
+
 def _check_name(name: str) -> None:
     if not is_name(name):
         raise ValueError(f"{name!r} is not a name: use 1 to 63 of a-z, 0-9 and '-'")
@@ -209,6 +221,7 @@ class Config(Membership):
     limits: Limits = Limits()
     retention: Retention = Retention()
     rates: dict[str, Rate] = Field(default_factory=dict)
+    escalation: Escalation = Escalation()
 
     @model_validator(mode="after")
     def _rates(self) -> Self:
@@ -349,6 +362,7 @@ def _keys_beside(where: tuple[str | int, ...]) -> list[str]:
         "limits": Limits,
         "retention": ChannelRetention if len(where) > 2 else Retention,
         "rates": Rate,
+        "escalation": Escalation,
         "agents": Agent,
         "channels": Channel,
     }

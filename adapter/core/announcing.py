@@ -1,27 +1,34 @@
-"""Announcing: deaths are counted, and what the adapter has to say about them is sent when it is due. Part of the
+"""Announcing: alarms are counted, and what the adapter has to say about them is sent when it is due. Part of the
 exchange."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
-from adapter.core.alerts import PendingAlerts, Subject, dead_letter_alert, is_alert
+from adapter.core.alarms import Alarm, AlarmKind, Audience
+from adapter.core.alerts import alert, is_alert
 from adapter.core.books import Books, Decide
 from adapter.core.commands import Send, Snapshot
 from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
 from adapter.core.routing import PLATFORM
+from adapter.core.tallies import Tallies
+from shared.names import ADAPTER, GOVERNOR, direct_channel
+from shared.times import iso
 
 Announce = Callable[[Send, StoreTransaction, Now], None]
 _NONE: Final[Mapping[type, Decide]] = {}
 
 
 class Announcing:
-    """Speaks on `platform`; where there is no such channel, nobody is told."""
+    """Speaks on `platform`, to the orchestrators where there is no such channel, and to the Human Governor."""
 
     def __init__(self, books: Books, snapshot: Snapshot, announce: Announce, now: Now) -> None:
         self._books = books
         self._announce = announce
-        self._pending = PendingAlerts(books.policy.alert_window_us, snapshot.alert_counts, now.steady_us)
+        policy = books.policy
+        self._tallies = Tallies(policy.alert_window_us, policy.escalation, snapshot.tallies, now.steady_us)
+        self._open_letters = snapshot.open_dead_letters
+        self._told_of_letters = snapshot.open_dead_letters >= policy.escalation.dead_letters_max
 
     def handlers(self) -> Mapping[type, Decide]:
         """See `Part`."""
@@ -29,28 +36,61 @@ class Announcing:
 
     def next_due_us(self) -> int | None:
         """See `Part`."""
-        return self._pending.next_due_us() if self._speaks else None
+        return self._tallies.next_due_us()
 
     def tick(self, store: StoreTransaction, now: Now) -> None:
         """See `Part`."""
-        if self._speaks:
-            for subject, count in self._pending.take_due(now.steady_us).items():
-                self._books.changes.counts[subject] = 0
-                alert = dead_letter_alert(subject, count, self._books.places.last_message_id + 1)
-                self._announce(alert, store, now)
+        for telling in self._tallies.take_due(now.steady_us):
+            state = self._state_of(telling.alarm.agent)
+            for channel in self._channels(telling.audience):
+                message_id = self._books.places.last_message_id + 1
+                self._announce(alert(telling, channel, state, message_id), store, now)
 
-    def count_deaths(self, store: StoreTransaction, now: Now) -> None:
-        """Count what has died in this group; the counts are stored with it. Dead alerts do not count."""
+    def count(self, store: StoreTransaction, now: Now) -> None:
+        """Count what was raised in this group, and store the tallies with it."""
         changes = self._books.changes
-        if not changes.deaths or not self._speaks:
-            return
-        envelopes = store.envelopes(list({message_id for (message_id, _), _ in changes.deaths}))
-        alerts = {message_id for message_id, envelope in envelopes.items() if is_alert(envelope)}
-        for (message_id, recipient), reason in changes.deaths:
-            if message_id not in alerts:
-                subject: Subject = recipient, reason
-                changes.counts[subject] = self._pending.count(subject, now.steady_us)
+        if self._books.policy.alert_window_us and (changes.deaths or changes.closures or changes.alarms):
+            self._watch_open_letters()
+            for alarm in (*self._deaths(store), *changes.alarms):
+                self._tallies.count(alarm, now)
+        changed = self._tallies.take_changed()
+        if changed:
+            store.save_tallies(changed)
 
-    @property
-    def _speaks(self) -> bool:
-        return self._books.policy.alert_window_us > 0 and PLATFORM in self._books.topology.members
+    def _deaths(self, store: StoreTransaction) -> list[Alarm]:
+        """An alarm for each death. Dead alerts raise none, or alerts about alerts would loop."""
+        deaths = self._books.changes.deaths
+        envelopes = store.envelopes(list({message_id for (message_id, _), _ in deaths})) if deaths else {}
+        alerts = {message_id for message_id, envelope in envelopes.items() if is_alert(envelope)}
+        return [
+            Alarm(AlarmKind.DEAD_LETTER, recipient, reason)
+            for (message_id, recipient), reason in deaths
+            if message_id not in alerts
+        ]
+
+    def _watch_open_letters(self) -> None:
+        """Raise an alarm when there are too many; the next once there were clearly fewer in between."""
+        changes, limit = self._books.changes, self._books.policy.escalation.dead_letters_max
+        self._open_letters += len(changes.deaths) - changes.closures
+        if self._open_letters >= limit and not self._told_of_letters:
+            self._told_of_letters = True
+            changes.alarms.append(Alarm(AlarmKind.DEAD_LETTERS_MAX, ADAPTER, f"{limit} or more"))
+        elif self._open_letters < limit * 9 // 10:
+            self._told_of_letters = False
+
+    def _channels(self, audience: Audience) -> list[str]:
+        """Where they are told."""
+        topology = self._books.topology
+        if audience is Audience.GOVERNOR:
+            return [direct_channel(GOVERNOR)]
+        if audience is Audience.PLATFORM and PLATFORM in topology.members:
+            return [PLATFORM]
+        return [direct_channel(agent) for agent, role in topology.roles.items() if role == "orchestrator"]
+
+    def _state_of(self, agent: str) -> dict[str, Any]:
+        """What waits for it, and when it polled last, where it is one that polls."""
+        mailbox = self._books.mailboxes.get(agent)
+        if mailbox is None:
+            return {}
+        seen_us = self._books.last_seen.get(agent)
+        return {"unread": len(mailbox.live), "last_seen": None if seen_us is None else iso(seen_us)}

@@ -1,4 +1,4 @@
-"""What a group of commands has changed, until it is stored with the group: deliveries, dead letters, alert counts."""
+"""What a group of commands has changed, until it is stored with the group: deliveries and dead letters."""
 
 from adapter.core.alarms import Alarm
 from adapter.core.dead_letters import Closure, DeadLetter, buried, closed
@@ -13,8 +13,8 @@ Place = tuple[int, str]
 class Changes:
     """The deliveries and dead letters that the present group has touched. The store has what it has not.
 
-    `deaths` are those of this group with their reasons, and `counts` the deaths by agent and reason that no alert has
-    told, of those subjects where the number has changed. `alarms` is what else somebody must hear of.
+    `deaths` are those of this group with their reasons, `closures` the dead letters that were dealt with, and `alarms`
+    what else somebody must hear of, even where the command that raised it was refused.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Changes:
         self.deliveries: dict[Place, Delivery] = {}
         self.letters: dict[Place, DeadLetter] = {}
         self.deaths: list[tuple[Place, str]] = []
-        self.counts: dict[tuple[str, str], int] = {}
+        self.closures = 0
         self.alarms: list[Alarm] = []
 
     def touch(self, store: StoreTransaction, now: Now, *deliveries: Delivery) -> None:
@@ -57,6 +57,7 @@ class Changes:
         """A record is dealt with."""
         done = closed(letter, closure, now.wall_us, note, replaced_by)
         self.letters[letter.message_id, letter.recipient] = done
+        self.closures += 1
 
     def save(self, store: StoreTransaction) -> None:
         """Store it all."""
@@ -64,5 +65,3 @@ class Changes:
             store.save_deliveries(self.deliveries.values())
         if self.letters:
             store.save_dead_letters(self.letters.values())
-        if self.counts:
-            store.save_alert_counts(self.counts)

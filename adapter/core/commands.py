@@ -3,11 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapter.core.alarms import Alarm
 from adapter.core.dead_letters import Filter
 from adapter.core.delivery import Delivery
 from adapter.core.membership import NOBODY, FileState, Standing, TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane
+from adapter.core.tallies import Tally
 from shared.config import Membership
 from shared.topology import TopologyChange
 
@@ -267,9 +269,10 @@ class Snapshot:
     last_accepted_at_us: int
     sequences: dict[str, int]
     live: list[Delivery]
-    alert_counts: dict[tuple[str, str], int] = field(default_factory=dict)
     floors: dict[Lane, int] = field(default_factory=dict)
     trusted_us: int | None = None
+    tallies: dict[Alarm, Tally] = field(default_factory=dict)
+    open_dead_letters: int = 0
     replays: list[ReplayJob] = field(default_factory=list)
     topologies: list[TopologyVersion] = field(default_factory=list)
     last_topology: int = 0

@@ -77,7 +77,7 @@ class Exchange:
         store.expect([(send.sender, send.idempotency_key) for command in commands for send in _sends(command)])
         outcomes = [self._apply_one(command, store, now) for command in commands]
         self.handed_over = self._handing.serve_parked(store, now)
-        self._announcing.count_deaths(store, now)
+        self._announcing.count(store, now)
         self._books.changes.save(store)
         self._books.places.save(store)
         return [self._sending.reported(outcome) for outcome in outcomes]

@@ -10,10 +10,19 @@ from adapter.core.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)
+class EscalationLimits:
+    """When what repeats goes to the Human Governor, and how many open dead letters are too many."""
+
+    repeats: int
+    window_us: int
+    dead_letters_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The numbers of a deployment, and chance: `jitter` in [0, 1), `nonce` a fresh short text.
 
-    `rates` are by class. An `alert_window_us` of 0 means that nobody is told of dead letters.
+    `rates` are by class. An `alert_window_us` of 0 means that nobody is told of anything.
     """
 
     lease_us: int
@@ -22,6 +31,7 @@ class Policy:
     rates: Mapping[str, Rate]
     alert_window_us: int
     retention: RetentionPolicy
+    escalation: EscalationLimits
     jitter: Callable[[], float]
     nonce: Callable[[], str]
 

@@ -3,12 +3,14 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from adapter.core.alarms import Alarm
 from adapter.core.commands import NewMessage, StoredSend
 from adapter.core.dead_letters import DeadLetter, Filter
 from adapter.core.delivery import Delivery
 from adapter.core.membership import TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
+from adapter.core.tallies import Tally
 
 
 class StoreTransaction(Protocol):
@@ -59,8 +61,8 @@ class StoreTransaction(Protocol):
     def drop_replays(self, ids: Iterable[str]) -> None:
         """Forget these replay jobs."""
 
-    def save_alert_counts(self, counts: Mapping[tuple[str, str], int]) -> None:
-        """Store how many deaths by agent and reason no alert has told yet."""
+    def save_tallies(self, tallies: Mapping[Alarm, Tally | None]) -> None:
+        """Store how often these alarms were raised; forget those that have no tally any more."""
 
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """Store the newest sequence of these channels, and the newest message id."""

@@ -5,7 +5,7 @@ Who the recipients are is decided here, inside the transaction, so that a send n
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from adapter.core.admission import Verdict
 from adapter.core.alarms import Alarm, AlarmKind
@@ -21,6 +21,8 @@ from adapter.core.resending import replaced_letter
 from adapter.core.reviving import RETRY_AFTER_FULL_SECONDS
 from shared.names import ADAPTER
 from shared.problems import Problem
+
+_RESERVE_USED_UP: Final = "its reserve is used up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ class Sending:
         evictable = depth >= limits.queue_max and mailbox.oldest_evictable() is not None
         verdict = limits.admit(depth, critical=critical, evictable=evictable)
         if verdict is Verdict.REFUSE_SEND:
+            self._books.changes.alarms.append(Alarm(AlarmKind.QUEUE_FULL, recipient, _RESERVE_USED_UP))
             detail = f"The queue of {recipient!r} holds {depth} messages and takes no more; retry later."
             raise Problem("queue-full", detail, field="/to", retry_after=RETRY_AFTER_FULL_SECONDS)
         return verdict

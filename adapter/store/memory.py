@@ -8,12 +8,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from adapter.core.alarms import Alarm
 from adapter.core.commands import NewMessage, Snapshot, StoredSend
 from adapter.core.dead_letters import DeadLetter, Filter
 from adapter.core.delivery import Delivery, State
 from adapter.core.membership import Standing, TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
+from adapter.core.tallies import Tally
 
 
 @dataclass(slots=True)
@@ -25,9 +27,9 @@ class MemoryStore:
     by_place: dict[tuple[str, int], int] = field(default_factory=dict)
     deliveries: dict[int, dict[str, Delivery]] = field(default_factory=dict)
     letters: dict[tuple[int, str], DeadLetter] = field(default_factory=dict)
-    alert_counts: dict[tuple[str, str], int] = field(default_factory=dict)
     replays: dict[str, ReplayJob] = field(default_factory=dict)
     topologies: dict[int, TopologyVersion] = field(default_factory=dict)
+    tallies: dict[Alarm, Tally] = field(default_factory=dict)
     sequences: dict[str, int] = field(default_factory=dict)
     last_message_id: int = 0
     held: set[int] = field(default_factory=set)
@@ -40,7 +42,6 @@ class MemoryStore:
         rows = (row for _, rows in sorted(self.deliveries.items()) for row in rows.values())
         live = [replace(row) for row in rows if row.state in {State.QUEUED, State.LEASED}]
         stamp_us = newest.accepted_at_us if newest else 0
-        counts = {subject: count for subject, count in self.alert_counts.items() if count}
         sequences, floors = dict(self.sequences), dict(self.floors)
         versions = sorted(self.topologies)
         in_file = max((number for number in versions if self.topologies[number].in_file), default=0)
@@ -50,7 +51,8 @@ class MemoryStore:
             last_accepted_at_us=stamp_us,
             sequences=sequences,
             live=live,
-            alert_counts=counts,
+            tallies={alarm: _copy(tally) for alarm, tally in self.tallies.items()},
+            open_dead_letters=sum(letter.closure is None for letter in self.letters.values()),
             floors=floors,
             trusted_us=self.trusted_us,
             replays=sorted(self.replays.values(), key=lambda job: (job.created_at_us, job.id)),
@@ -78,9 +80,9 @@ class MemoryTransaction:
         self._by_place: ChainMap[tuple[str, int], int] = ChainMap({}, store.by_place)
         self._deliveries: dict[int, dict[str, Delivery]] = {}
         self._letters: dict[tuple[int, str], DeadLetter] = {}
-        self._alert_counts: dict[tuple[str, str], int] = {}
         self._replays: dict[str, ReplayJob | None] = {}
         self._topologies: ChainMap[int, TopologyVersion] = ChainMap({}, store.topologies)
+        self._tallies: dict[Alarm, Tally | None] = {}
         self._sequences: dict[str, int] = {}
         self._last_message_id = store.last_message_id
         self._held: set[int] = set()
@@ -179,9 +181,9 @@ class MemoryTransaction:
         """See `StoreTransaction`."""
         self._replays.update(dict.fromkeys(ids))
 
-    def save_alert_counts(self, counts: Mapping[tuple[str, str], int]) -> None:
+    def save_tallies(self, tallies: Mapping[Alarm, Tally | None]) -> None:
         """See `StoreTransaction`."""
-        self._alert_counts.update(counts)
+        self._tallies.update({alarm: tally and _copy(tally) for alarm, tally in tallies.items()})
 
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """See `StoreTransaction`."""
@@ -244,10 +246,11 @@ class MemoryTransaction:
         for message_id, rows in self._deliveries.items():
             store.deliveries.setdefault(message_id, {}).update(rows)
         store.letters |= self._letters
-        store.alert_counts |= self._alert_counts
         changed = store.replays | self._replays
         store.replays = {job_id: job for job_id, job in changed.items() if job is not None}
         store.topologies |= self._topologies.maps[0]
+        tallies = store.tallies | self._tallies
+        store.tallies = {alarm: tally for alarm, tally in tallies.items() if tally is not None}
         store.sequences |= self._sequences
         store.last_message_id = self._last_message_id
         store.held |= self._held
@@ -271,3 +274,7 @@ class MemoryTransaction:
         if message_id in self._pruned:
             return {}
         return self._store.deliveries.get(message_id, {}) | self._deliveries.get(message_id, {})
+
+
+def _copy(tally: Tally) -> Tally:
+    return replace(tally, recent=list(tally.recent))

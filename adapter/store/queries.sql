@@ -89,11 +89,18 @@ SELECT parent_task_id FROM messages WHERE task_id = ? AND parent_task_id IS NOT 
 -- name: children_of_task
 SELECT DISTINCT task_id FROM messages WHERE parent_task_id = ? AND task_id IS NOT NULL ORDER BY id LIMIT ?
 
--- name: alert_counts
-SELECT recipient_id, reason, count FROM alert_counts WHERE count > 0
+-- name: tallies
+SELECT kind, agent, reason, untold, untold_since_us, total, since_us, recent, escalated_us FROM tallies
 
--- name: save_alert_counts
-REPLACE INTO alert_counts (recipient_id, reason, count) VALUES {rows}
+-- name: save_tallies
+REPLACE INTO tallies (kind, agent, reason, untold, untold_since_us, total, since_us, recent, escalated_us)
+VALUES {rows}
+
+-- name: forget_tally
+DELETE FROM tallies WHERE kind = ? AND agent = ? AND reason = ?
+
+-- name: count_open_dead_letters
+SELECT count(*) FROM dead_letters INDEXED BY dead_letters_groups WHERE closure IS NULL
 
 -- name: find_dead_letter
 SELECT message_id, recipient_id, cycles, closure, closed_at_us, note, history, replaced_channel_id, replaced_sequence

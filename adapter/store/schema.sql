@@ -128,12 +128,18 @@ CREATE TABLE IF NOT EXISTS replays (
     ended_at_us INTEGER
 ) STRICT;
 
--- Deaths that no alert has told yet; at most a row for each agent and reason.
-CREATE TABLE IF NOT EXISTS alert_counts (
-    recipient_id INTEGER NOT NULL,
+-- Alarms of late (adapter/core/tallies.py): what is not told yet, and how often it came. recent: JSON, steady times.
+CREATE TABLE IF NOT EXISTS tallies (
+    kind TEXT NOT NULL,
+    agent TEXT NOT NULL,
     reason TEXT NOT NULL,
-    count INTEGER NOT NULL,
-    PRIMARY KEY (recipient_id, reason)
+    untold INTEGER NOT NULL,
+    untold_since_us INTEGER NOT NULL,
+    total INTEGER NOT NULL,
+    since_us INTEGER NOT NULL,
+    recent TEXT NOT NULL,
+    escalated_us INTEGER,
+    PRIMARY KEY (kind, agent, reason)
 ) STRICT, WITHOUT ROWID;
 
 -- Every version of the topology that was ever proposed or found in the file (adapter/core/membership.py): the audit

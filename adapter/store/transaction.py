@@ -3,18 +3,21 @@
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from adapter.core.alarms import Alarm
 from adapter.core.commands import NewMessage, Snapshot, StoredSend
 from adapter.core.dead_letters import DeadLetter, Filter
 from adapter.core.delivery import Delivery, State
 from adapter.core.membership import TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
+from adapter.core.tallies import Tally
 from adapter.store.letters import letter_row, read_dead_letter
 from adapter.store.names import Names
 from adapter.store.pruning import forget, read_floors, read_held, read_retained
 from adapter.store.queries import SQL
 from adapter.store.replays import read_replays, replay_row
 from adapter.store.rows import Row, read_rows, write_rows
+from adapter.store.tallies import read_tally, tally_row
 from adapter.store.topologies import read_topologies_that_count, read_topology, topology_row
 from shared.database import give_back, read_space
 
@@ -139,11 +142,13 @@ class SqliteTransaction:
         """See `StoreTransaction`."""
         write_rows(self._connection, "drop_replays", [(job_id,) for job_id in ids])
 
-    def save_alert_counts(self, counts: Mapping[tuple[str, str], int]) -> None:
+    def save_tallies(self, tallies: Mapping[Alarm, Tally | None]) -> None:
         """See `StoreTransaction`."""
-        ids = self.names.agent_ids
-        rows = [(ids[agent], reason, count) for (agent, reason), count in counts.items()]
-        write_rows(self._connection, "save_alert_counts", rows)
+        kept = [tally_row(alarm, tally) for alarm, tally in tallies.items() if tally is not None]
+        write_rows(self._connection, "save_tallies", kept)
+        for alarm, tally in tallies.items():
+            if tally is None:
+                self._connection.execute(SQL["forget_tally"], alarm)
 
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """See `StoreTransaction`."""
@@ -244,14 +249,14 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
     newest = connection.execute(SQL["last_accepted_at"]).fetchone()
     sequences = {name: last for _, name, last in connection.execute(SQL["channels"])}
     live = [_delivery(row, names) for row in connection.execute(SQL["live_deliveries"])]
-    counts = {(names.agent_names[agent], why): count for agent, why, count in connection.execute(SQL["alert_counts"])}
     trusted = connection.execute(SQL["trusted"]).fetchone()
     return Snapshot(
         last_message_id=last_message_id,
         last_accepted_at_us=newest[0] if newest else 0,
         sequences=sequences,
         live=live,
-        alert_counts=counts,
+        tallies=dict(read_tally(row) for row in connection.execute(SQL["tallies"])),
+        open_dead_letters=connection.execute(SQL["count_open_dead_letters"]).fetchone()[0],
         floors=read_floors(connection, names),
         trusted_us=trusted[0] if trusted else None,
         replays=read_replays(connection, names),

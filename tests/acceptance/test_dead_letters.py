@@ -66,7 +66,7 @@ def test_a_dead_letter_is_seen_replayed_and_processed(running: Shell) -> None:
     assert "1 of 1 were refused" in again.stderr
     alerts: list[dict] = []
     wait_until(lambda: bool(alerts.extend(running.recv("orchestrator")) or alerts), "the orchestrator is told")
-    assert alerts[0]["envelope"]["payload"] == {"agent": "qa", "reason": "refused", "count": 1}
+    assert alerts[0]["envelope"]["payload"]["summary"] == "Messages for qa that are dead (refused): 1."
 
 
 def test_a_dead_letter_is_resolved(running: Shell) -> None:

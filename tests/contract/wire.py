@@ -7,8 +7,11 @@ sidecars, stores and clients hold the old bytes.
 from pathlib import Path
 from typing import Any, Final
 
+from adapter.core.alarms import Alarm, AlarmKind, Audience
+from adapter.core.alerts import alert
 from adapter.core.dead_letters import Filter
 from adapter.core.replay_job import ReplayJob
+from adapter.core.tallies import Telling
 from adapter.http.replays import job_view
 from shared.api import Accepted, AckRequest, Delivery, Gap, NackRequest, PollAnswer, Queued, RecipientStatus
 from shared.canonical import canonical
@@ -114,6 +117,12 @@ def problems() -> list[dict[str, Any]]:
     return [*(Problem(kind, "Why, and what to do.").document() for kind in KINDS), full.document()]
 
 
+def escalated() -> dict[str, Any]:
+    """What the adapter itself sends: here, to the Human Governor."""
+    telling = Telling(Alarm(AlarmKind.DEAD_LETTER, "qa", "refused"), Audience.GOVERNOR, 10, NOW_US)
+    return alert(telling, "@human-governor", {"unread": 2, "last_seen": None}, 7).envelope
+
+
 def samples() -> dict[str, bytes]:
     """The bytes of each sample, by the name of its golden file."""
     lines = {
@@ -123,6 +132,7 @@ def samples() -> dict[str, bytes]:
         "signature-headers.json": headers(),
         "accepted.json": dump(accepted()),
         "queued.json": dump(Queued(status="queued", outbox_position=1, idempotency_key=IDEMPOTENCY_KEY)),
+        "alert.json": escalated(),
         "poll-answer.json": dump(polled()),
         "poll-request.json": dump(PollRequest(wait=30.0, max=10)),
         "ack-request.json": dump(AckRequest(delivery_ids=["d-1"], results={"d-1": {"ok": True}})),

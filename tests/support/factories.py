@@ -9,7 +9,7 @@ from adapter.core.admission import QueueLimits
 from adapter.core.commands import Claim, Send, Snapshot
 from adapter.core.delivery import Delivery
 from adapter.core.exchange import Exchange
-from adapter.core.policy import Now, Policy
+from adapter.core.policy import EscalationLimits, Now, Policy
 from adapter.core.rates import Rate
 from adapter.core.retention import Ages, RetentionPolicy
 from adapter.core.retry import RetryPolicy
@@ -112,18 +112,22 @@ def policy(
     rates: Mapping[str, Rate] = UNLIMITED,
     alert_window_seconds: float = 0.0,
     retention: RetentionPolicy = NOTHING_IS_TOO_OLD,
+    repeats: int = 10,
+    escalation_window_seconds: float = 3_600.0,
+    dead_letters_max: int = 10_000,
     jitter: Callable[[], float] = lambda: 1.0,
 ) -> Policy:
     """The default limits, with no bound on rates, no alerts, no retention, the longest jitter, nonces that count."""
     nonces = itertools.count(1)
     retry = RetryPolicy(attempts_max, us(retry_base_seconds), us(retry_cap_seconds))
     queue = QueueLimits(queue_max, critical_reserve)
+    escalation = EscalationLimits(repeats, us(escalation_window_seconds), dead_letters_max)
     window_us = us(alert_window_seconds)
 
     def nonce() -> str:
         return f"{next(nonces):08x}"
 
-    return Policy(us(lease_seconds), retry, queue, rates, window_us, retention, jitter, nonce)
+    return Policy(us(lease_seconds), retry, queue, rates, window_us, retention, escalation, jitter, nonce)
 
 
 def now(seconds: float = 0.0) -> Now:

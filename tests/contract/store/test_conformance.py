@@ -2,10 +2,12 @@
 
 import pytest
 
+from adapter.core.alarms import Alarm, AlarmKind
 from adapter.core.commands import NewMessage, StoredSend
 from adapter.core.dead_letters import Cycle, DeadLetter, closed
 from adapter.core.delivery import State
 from adapter.core.retention import Lane
+from adapter.core.tallies import Tally
 from tests.support.engines import RollbackError
 from tests.support.factories import delivery, send
 
@@ -325,10 +327,15 @@ def test_nothing_of_a_failed_pruning_remains(engine):
     assert (engine.snapshot().floors, engine.snapshot().trusted_us) == ({}, None)
 
 
+DIED = Alarm(AlarmKind.DEAD_LETTER, "qa", "refused")
+FULL_QUEUE = Alarm(AlarmKind.QUEUE_FULL, "somebody who is gone", "")
+TALLY = Tally(3, 10, 2**40, 5, [-1, 7, 2**60], 9)
+
+
 def bury_and_fail(engine):
     with engine.begin() as store:
         store.save_dead_letters([LETTER])
-        store.save_alert_counts({("qa", "refused"): 1})
+        store.save_tallies({DIED: TALLY})
         raise RollbackError
 
 
@@ -338,13 +345,29 @@ def test_no_dead_letter_of_a_failed_transaction_remains(engine):
         bury_and_fail(engine)
     with engine.begin() as store:
         assert store.find_dead_letter(1, "qa") is None
-    assert engine.snapshot().alert_counts == {}
+    assert engine.snapshot().tallies == {}
 
 
-def test_a_snapshot_holds_what_no_alert_has_told(engine):
-    """The newest count of each agent and reason; those that are told are gone."""
+def test_a_snapshot_holds_the_tallies(engine):
+    """The newest of each alarm, as it was saved and not as it became; those that were forgotten are gone."""
+    changing = Tally(1, 1, 1, 1, [1])
     with engine.begin() as store:
-        store.save_alert_counts({("qa", "refused"): 1, ("qa", "expired"): 2, ("pm", "refused"): 3})
+        store.save_tallies({DIED: changing, FULL_QUEUE: changing})
+    changing.recent.append(2)
+    assert engine.snapshot().tallies[DIED].recent == [1]
     with engine.begin() as store:
-        store.save_alert_counts({("qa", "refused"): 4, ("pm", "refused"): 0})
-    assert engine.snapshot().alert_counts == {("qa", "refused"): 4, ("qa", "expired"): 2}
+        store.save_tallies({DIED: TALLY, FULL_QUEUE: None})
+    assert engine.snapshot().tallies == {DIED: TALLY}
+    engine.snapshot().tallies[DIED].recent.clear()
+    assert engine.snapshot().tallies == {DIED: TALLY}
+
+
+def test_a_snapshot_counts_open_dead_letters(engine):
+    """Those that somebody must decide on, and no others."""
+    assert engine.snapshot().open_dead_letters == 0
+    with engine.begin() as store:
+        store.save_dead_letters([LETTER, DeadLetter(2, "qa", 1, LETTER.history[:1])])
+    assert engine.snapshot().open_dead_letters == 2
+    with engine.begin() as store:
+        store.save_dead_letters([closed(LETTER, "replayed", 9)])
+    assert engine.snapshot().open_dead_letters == 1

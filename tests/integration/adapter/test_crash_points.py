@@ -178,7 +178,7 @@ def shown(path):
         ((state, reason),) = db.execute("SELECT state, reason FROM deliveries WHERE message_id = 1")
         letters = db.execute("SELECT closure, cycles FROM dead_letters WHERE message_id = 1").fetchall()
         assert len(letters) <= 1
-        (untold,) = db.execute("SELECT coalesce(sum(count), 0) FROM alert_counts").fetchone()
+        (untold,) = db.execute("SELECT coalesce(sum(untold), 0) FROM tallies").fetchone()
         envelopes = [orjson.loads(bytes(body)) for (body,) in db.execute("SELECT envelope FROM messages")]
         (deaths,) = db.execute("SELECT coalesce(sum(cycles), 0) FROM dead_letters").fetchone()
         resent = [envelope for envelope in envelopes if "replaces" in envelope]

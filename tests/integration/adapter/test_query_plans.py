@@ -21,11 +21,12 @@ _WALKS = {
     "last_message_id": "SEARCH channels",
     "last_accepted_at": "SCAN messages",  # backwards along its key, for one row: see the test of it
     "live_deliveries": "SCAN deliveries USING INDEX deliveries_live",  # as long as the queues
-    "alert_counts": "SCAN alert_counts",  # a row for each agent and reason
     "floors": "SCAN retention_floors",  # two rows for each channel, at the start
     "trusted": "SCAN trusted_time",  # one row, at the start
     "last_topology": "SEARCH topologies",  # its newest row
     "last_topology_in_file": "SEARCH topologies USING COVERING INDEX topologies_in_file",  # likewise
+    "tallies": "SCAN tallies",  # a row for each alarm that was raised of late
+    "count_open_dead_letters": "SCAN dead_letters USING COVERING INDEX dead_letters_groups",
     "dead_letter_groups": "SCAN dead_letters USING COVERING INDEX dead_letters_groups",  # what is open, for a person
     "count_dead_letters": "SCAN dead_letters USING COVERING INDEX dead_letters_groups",  # once for each replay job
     "replays": "SCAN replays",  # a bounded number

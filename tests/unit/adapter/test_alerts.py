@@ -5,11 +5,11 @@ import json
 import pytest
 
 from adapter.contracts import load_registry
-from adapter.core.alerts import PendingAlerts
 from adapter.core.commands import Nack
 from shared.config import RATES_DEFAULT
 from shared.envelope import StoredEnvelope
 from shared.model import check
+from shared.times import iso
 from tests.support.clock import us
 from tests.support.factories import START_US, policy, send, topology
 
@@ -30,10 +30,11 @@ def kill(bench, count=1, to="@qa", reason="refuse"):
 
 
 def alerts(bench, agent="orchestrator"):
-    """The payloads of the alerts that wait for an agent, which takes them."""
+    """(agent, reason, count) of the alerts that wait for an agent, which takes them."""
     handed = bench.poll(agent, 100)
     bench.ack(*handed, recipient=agent)
-    return [json.loads(one.envelope)["payload"] for one in handed]
+    payloads = [json.loads(one.envelope)["payload"] for one in handed]
+    return [(payload["agent"], payload["reason"], payload["count"]) for payload in payloads]
 
 
 def test_deaths_of_a_window_are_one_alert(bench):
@@ -44,7 +45,7 @@ def test_deaths_of_a_window_are_one_alert(bench):
     assert alerts(bench) == []
     assert bench.exchange.next_due_us() is not None
     bench.wait(0.1)
-    assert alerts(bench) == [{"agent": "qa", "reason": "refused", "count": 5}]
+    assert alerts(bench) == [("qa", "refused", 5)]
     bench.wait(100)
     assert alerts(bench) == []
 
@@ -56,9 +57,9 @@ def test_each_agent_and_reason_has_its_own_window(bench):
     bench.send(to="@growth", expires_at_us=START_US + us(bench.seconds + 1))
     bench.wait(1)
     bench.wait(4)
-    assert alerts(bench) == [{"agent": "qa", "reason": "refused", "count": 2}]
+    assert alerts(bench) == [("qa", "refused", 2)]
     bench.wait(6)
-    assert alerts(bench) == [{"agent": "growth", "reason": "expired", "count": 1}]
+    assert alerts(bench) == [("growth", "expired", 1)]
 
 
 def test_the_next_death_opens_the_next_window(bench):
@@ -70,7 +71,7 @@ def test_the_next_death_opens_the_next_window(bench):
         told += alerts(bench)
     bench.wait(10)
     told += alerts(bench)
-    assert sum(alert["count"] for alert in told) == 300
+    assert sum(count for _, _, count in told) == 300
     assert len(told) <= 7
 
 
@@ -86,6 +87,16 @@ def test_an_alert_is_a_message_like_any_other(bench, tmp_path):
     registry = load_registry(tmp_path, RATES_DEFAULT)
     registry.find(model.type).check(envelope, "adapter")
     assert bench.states(2) == {"orchestrator": "leased", "pm": "queued", "adapter": "acked"}
+    assert model.payload == {
+        "summary": "Messages for qa that are dead (refused): 1.",
+        "agent": "qa",
+        "reason": "refused",
+        "count": 1,
+        "since": iso(START_US),
+        "repeated": False,
+        "unread": 0,
+        "last_seen": iso(START_US),
+    }
 
 
 def test_a_restart_loses_no_alert(bench):
@@ -94,7 +105,7 @@ def test_a_restart_loses_no_alert(bench):
     bench.restart()
     kill(bench, 1)
     bench.wait(10)
-    assert alerts(bench) == [{"agent": "qa", "reason": "refused", "count": 5}]
+    assert alerts(bench) == [("qa", "refused", 5)]
     bench.restart()
     bench.wait(100)
     assert alerts(bench) == []
@@ -109,7 +120,7 @@ def test_an_alert_that_dies_raises_none(bench):
     assert bench.letter(2, "orchestrator").last.reason == "refused"
     bench.wait(100)
     assert alerts(bench) == []
-    assert alerts(bench, "pm") == [{"agent": "qa", "reason": "refused", "count": 1}]
+    assert alerts(bench, "pm") == [("qa", "refused", 1)]
 
 
 def test_an_alert_evicts_nothing(make_bench):
@@ -127,23 +138,18 @@ def test_an_alert_evicts_nothing(make_bench):
     assert alerts(bench) == []
 
 
-def test_without_a_platform_nobody_is_told(make_bench):
-    """Nothing is stored and nothing becomes due."""
+def test_without_a_platform_the_orchestrators_are_told(make_bench):
+    """On their own channels; with none of them either nobody is, and nothing is stored."""
     members = topology()
     del members.members["platform"]
     bench = make_bench(policy(alert_window_seconds=10), members)
     kill(bench)
-    bench.wait(100)
-    assert bench.exchange.next_due_us() is None
-    assert bench.engine.snapshot().last_message_id == 1
-    assert bench.engine.snapshot().alert_counts == {}
-
-
-def test_a_window_is_due_once():
-    """What was taken is gone until something is counted again."""
-    pending = PendingAlerts(10, {("qa", "refused"): 2, ("pm", "refused"): 0}, 100)
-    assert pending.next_due_us() == 110
-    assert pending.count(("qa", "refused"), 105) == 3
-    assert pending.take_due(109) == {}
-    assert pending.take_due(110) == {("qa", "refused"): 3}
-    assert (pending.next_due_us(), pending.take_due(999)) == (None, {})
+    bench.wait(10)
+    assert alerts(bench) == [("qa", "refused", 1)]
+    assert bench.states(2) == {"orchestrator": "acked"}
+    without = make_bench(policy(alert_window_seconds=10), topology(("pm", "qa"), platform=("adapter",)))
+    del without.topology.members["platform"]
+    kill(without)
+    without.wait(100)
+    assert without.exchange.next_due_us() is None
+    assert without.engine.snapshot().last_message_id == 1
