@@ -21,6 +21,7 @@ _VERBS: Final = {
     "adapter": "multiclaw.cli.processes",
     "sidecar": "multiclaw.cli.processes",
     "wait-ready": "multiclaw.cli.readiness",
+    "install-units": "multiclaw.cli.units",
     "bench": "bench.command",
 }
 """Where each verb is. Such a module has a function `register(application)`, which adds its verbs."""

@@ -11,12 +11,14 @@ import typer
 from multiclaw.cli.exits import CONFIGURATION, Exit
 from multiclaw.cli.options import load_config
 from multiclaw.cli.topology import AGENTS_DEFAULT, topology_text
+from multiclaw.units import RUN, STATE, by_systemd
 from shared.config import Config, ConfigurationFault, check_socket_path
 from shared.keys import create_key, create_private, key_path
 from shared.names import GOVERNOR, RESERVED, is_name
 
 _TOKEN_BYTES: Final = 32  # as many as the signing keys have
 _PRIVATE_FOLDER: Final = 0o700
+_PUBLIC_FOLDER: Final = 0o755  # the adapter's own user must read the contracts
 
 
 def register(application: typer.Typer) -> None:
@@ -29,17 +31,21 @@ def init(
     agents: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Other agents than the six of the default topology.")
     ] = None,
+    system: Annotated[
+        bool, typer.Option("--system", help="For systemd: state in /var/lib/multiclaw, sockets in /run/multiclaw.")
+    ] = False,
 ) -> None:
     """Make a deployment: the topology file, keys, tokens and folders. Running it again makes only what is missing."""
     config_path = directory / "multiclaw.toml"
     names = _names(agents) if agents else AGENTS_DEFAULT
-    made = list(make(config_path, names))
+    places = (str(STATE), str(RUN)) if system else ("state", "run")
+    made = list(make(config_path, topology_text(names, *places)))
     for path in made:
         print(f"made {path}")
     if not made:
         print(f"nothing was missing in {directory}")
     _check_agents_option(config_path, names if agents else None)
-    print(f"next: multiclaw up --config {config_path}")
+    print(f"next: multiclaw {'install-units' if system else 'up'} --config {config_path}")
 
 
 def _names(agents: str) -> tuple[str, ...]:
@@ -54,11 +60,14 @@ def _names(agents: str) -> tuple[str, ...]:
     return names
 
 
-def make(config_path: Path, names: tuple[str, ...]) -> Iterator[Path]:
-    """Make what is missing of the deployment at `config_path`, and give each path that was made."""
+def make(config_path: Path, topology: str) -> Iterator[Path]:
+    """Make what is missing of the deployment at `config_path`, and give each path that was made.
+
+    Where systemd runs it, state, sockets and tokens are made by it and by the services, as the users they run as.
+    """
     try:
         config_path.parent.mkdir(parents=True, exist_ok=True)
-        if _create_whole(config_path, topology_text(names)):
+        if _create_whole(config_path, topology):
             yield config_path
         config = load_config(config_path)
         _check_sockets(config, config_path)
@@ -94,18 +103,26 @@ def _check_sockets(config: Config, config_path: Path) -> None:
 
 def _make_folders(config: Config) -> Iterator[Path]:
     paths = config.paths
+    if by_systemd(config):
+        yield from _make_folder(paths.keys, _PRIVATE_FOLDER)
+        yield from _make_folder(paths.contracts, _PUBLIC_FOLDER)
+        return
     sidecars = map(config.sidecar_state, config.agents)
     for folder in (paths.state, paths.run, paths.keys, paths.contracts, config.adapter_state, *sidecars):
-        if not folder.is_dir():
-            folder.mkdir(mode=_PRIVATE_FOLDER, parents=True)
-            yield folder
+        yield from _make_folder(folder, _PRIVATE_FOLDER)
+
+
+def _make_folder(folder: Path, mode: int) -> Iterator[Path]:
+    if not folder.is_dir():
+        folder.mkdir(mode=mode, parents=True)
+        yield folder
 
 
 def _make_secrets(config: Config) -> Iterator[Path]:
     for signer in (*config.agents, GOVERNOR):
         if not key_path(config.paths.keys, signer).exists():
             yield create_key(config.paths.keys, signer)
-    for agent in config.agents:
+    for agent in () if by_systemd(config) else config.agents:
         token = config.token_file(agent)
         if create_private(token, secrets.token_urlsafe(_TOKEN_BYTES)):
             yield token

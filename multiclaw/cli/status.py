@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from multiclaw import units
 from multiclaw.cli.exits import FAILED
 from multiclaw.cli.options import CONFIG_DEFAULT, AsJson, ConfigPath, load_config
 from multiclaw.supervisor import health_of
@@ -69,11 +70,12 @@ def register(application: typer.Typer) -> None:
 
 def status(config: ConfigPath = CONFIG_DEFAULT, as_json: AsJson = False) -> None:
     """Tell for the adapter and each agent whether it is ready, where it listens, and what waits there."""
-    found = asyncio.run(collect(load_config(config)))
+    loaded = load_config(config)
+    found = asyncio.run(collect(loaded))
     if as_json:
         print(json.dumps(found.document(), indent=2))
     else:
-        _print(found, config)
+        _print(found, config, by_systemd=units.by_systemd(loaded))
     raise typer.Exit(0 if found.ready else FAILED)
 
 
@@ -122,7 +124,7 @@ def _table_of(found: DeploymentStatus) -> Table:
     return table
 
 
-def _print(found: DeploymentStatus, config: Path) -> None:
+def _print(found: DeploymentStatus, config: Path, *, by_systemd: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(_table_of(found))
     processes: dict[str, AdapterStatus | AgentStatus] = {"adapter": found.adapter, **found.agents}
@@ -130,7 +132,8 @@ def _print(found: DeploymentStatus, config: Path) -> None:
         if not process.ready:
             console.print(f"{name} is not ready: {process.reason}", markup=False)
     if not found.ready:
-        console.print(f"next: multiclaw up --config {config}", markup=False)
+        mend = "systemctl status 'multiclaw*'" if by_systemd else f"multiclaw up --config {config}"
+        console.print(f"next: {mend}", markup=False)
 
 
 def _yes(ready: bool) -> str:

@@ -20,8 +20,8 @@ name = "multiclaw"
 
 # Folders, relative to this file: stores and tokens, sockets, signing keys, contracts of your own (JSON Schema).
 [paths]
-state = "state"
-run = "run"
+state = "{state}"
+run = "{run}"
 keys = "keys"
 contracts = "contracts"
 
@@ -42,13 +42,16 @@ _CHANNELS: Final = """
 """
 
 
-def topology_text(agents: tuple[str, ...]) -> str:
-    """The file for these agents; those called `orchestrator` and `pm` get the role of that name."""
+def topology_text(agents: tuple[str, ...], state: str = "state", run: str = "run") -> str:
+    """The file for these agents; those called `orchestrator` and `pm` get the role of that name.
+
+    `state` and `run` are folders, relative to the file or absolute.
+    """
     platform = [name for name in _PLATFORM if name in agents] or agents
     channels = {"all-agents": agents, "product": agents, "platform": platform}
     return "".join(
         [
-            _HEAD,
+            _HEAD.format(state=state, run=run),
             "\n".join(f'[agents.{name}]\nrole = "{_ROLES.get(name, "execution")}"\n' for name in agents),
             _CHANNELS,
             "\n".join(f"[channels.{name}]\nmembers = [{_quoted(members)}]\n" for name, members in channels.items()),

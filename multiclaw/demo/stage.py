@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from multiclaw.cli.initialise import make
-from multiclaw.cli.topology import AGENTS_DEFAULT
+from multiclaw.cli.topology import AGENTS_DEFAULT, topology_text
 from multiclaw.client import Agent, Message, Receipt
 from multiclaw.demo.ledger import Ledger
 from multiclaw.supervisor import Supervisor, health_of
@@ -102,7 +102,7 @@ class Stage:
 async def stage(folder: Path, react: Reaction, log: Callable[[str], None]) -> AsyncIterator[Stage]:
     """Make a deployment in `folder`, start it, and have every agent process what it gets with `react`."""
     config_path = folder / "multiclaw.toml"
-    made = len(list(make(config_path, AGENTS_DEFAULT)))
+    made = len(list(make(config_path, topology_text(AGENTS_DEFAULT))))
     log(f"made a deployment with {made} files and folders in {folder}")
     config = load(config_path)
     async with contextlib.AsyncExitStack() as stack:

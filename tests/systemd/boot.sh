@@ -16,14 +16,21 @@ mount -t tmpfs tmpfs "$root/tmp" # the machine's own would be emptied by systemd
 for node in null zero full random urandom tty; do cp -a "/dev/$node" "$root/dev/$node"; done
 ln -s /proc/self/fd "$root/dev/fd"
 mkdir -p "$root/dev/shm" "$root/dev/pts" "$root/run/lock"
+mount -t devpts -o newinstance,ptmxmode=666 devpts "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx" # without it systemd cannot give services a /dev of their own
 while [ $# -gt 0 ]; do
     mkdir -p "$root$2"
     mount --bind "$1" "$root$2"
     mount -o remount,bind,ro "$root$2"
     shift 2
 done
-mount --make-rshared "$root"               # as at a real boot; without it systemd loads no credentials
 rm -f "$root"/etc/systemd/system/*.wants/* # what this machine starts is not ours to start
 : >"$root/etc/fstab"                       # nor its disks ours to mount
+mkdir "$root/machine"
+cd "$root"
+pivot_root . machine # not chroot, from where no user namespace can be made
+umount --lazy /machine
+rmdir /machine
+mount --make-rshared / # as at a real boot; without it systemd loads no credentials
 exec env -i container=box PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    chroot "$root" /lib/systemd/systemd --system --log-target=journal --show-status=0 --unit=multi-user.target
+    /lib/systemd/systemd --system --log-target=journal --show-status=0 --unit=multi-user.target

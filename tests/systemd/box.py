@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -91,7 +91,7 @@ class Box:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command inside, as root; with `check`, an `AssertionError` tells what it said when it fails."""
         done = subprocess.run(  # noqa: S603 - inside the box
-            [_NSENTER, "-t", str(self._pid1), *_NAMESPACES, "--root", "--wdns=/", "--", *command],
+            self._entering(command),
             input="" if stdin is None else stdin,
             capture_output=True,
             text=True,
@@ -100,6 +100,17 @@ class Box:
         )
         assert not check or done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done
+
+    @contextlib.contextmanager
+    def spawned(self, *command: str) -> Iterator["subprocess.Popen[str]"]:
+        """A command that runs inside until the block ends, with pipes; its standard input is then closed."""
+        with subprocess.Popen(  # noqa: S603 - inside the box
+            self._entering(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            yield process
+
+    def _entering(self, command: tuple[str, ...]) -> list[str]:
+        return [_NSENTER, "-t", str(self._pid1), *_NAMESPACES, "--root", "--wdns=/", "--", *command]
 
     def write(self, inside: str, text: str, mode: int = 0o644) -> None:
         """Put a file into the box, with its folders."""

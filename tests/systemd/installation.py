@@ -50,6 +50,9 @@ def shown(wheel: Path) -> dict[Path, str]:
 def install(box: Box) -> None:
     """Make the environment and install the wheel into it, with pip."""
     base = "/usr" if sys.base_prefix == "/usr" else "/opt/python"
+    if base != "/usr":  # its library is looked for where the interpreter was built for, which users cannot see
+        box.write("/etc/ld.so.conf.d/000-python.conf", f"{base}/lib\n")
+        box.run("ldconfig")
     box.run(f"{base}/bin/python{_VERSION}", "-m", "venv", "--without-pip", PREFIX)
     box.write(f"{PREFIX}/lib/python{_VERSION}/site-packages/packages.pth", "/opt/packages\n")
     (wheel,) = (path.name for path in box.path("/opt/wheel").glob("*.whl"))

@@ -1,0 +1,176 @@
+"""The deployment as systemd runs it: ready when it says so, back after a kill, given up on when it cannot run."""
+
+import itertools
+import json
+import time
+
+import pytest
+
+from shared.journal_events import EMERGENCY, START_LIMIT_HIT
+from tests.systemd.installation import PYTHON
+from tests.systemd.installed import ADAPTER, CONFIG, Installed, Traffic, drain, until
+from tests.systemd.journald import entries
+
+_HOLD_STORE = """
+import sqlite3, sys
+store = sqlite3.connect("/var/lib/multiclaw/adapter/store.db", isolation_level=None)
+store.execute("BEGIN EXCLUSIVE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+STARTS_MAX = 5
+"""Of the unit: `StartLimitBurst`."""
+
+
+def test_started_means_ready(running: Installed) -> None:
+    """`systemctl start` returns when `/health` says 200, not before."""
+    running.box.run("systemctl", "stop", ADAPTER)
+    running.box.run("systemctl", "start", ADAPTER)
+    assert running.ask("adapter.sock") == 200
+    assert running.show(ADAPTER, "StatusText") == "ready"
+
+
+def test_a_kill_loses_nothing(running: Installed) -> None:
+    """kill -9 under load: systemd starts the adapter again after its two seconds, and it serves well within the ten
+    that are promised. Every send that was acknowledged, before, during and after, is received once, in order."""
+    with running.agent("pm") as pm, running.agent("qa") as qa, Traffic(pm, qa) as traffic:
+        pid = running.pid()
+        until(lambda: len(traffic.received) > 20, "messages flow")
+        begin = time.monotonic()
+        running.box.run("systemctl", "kill", "--signal=KILL", ADAPTER)
+        sure = len(traffic.receipts) + 1  # from here on, sends were begun after the kill
+        until(lambda: _accepted(traffic, sure), "a send is accepted")
+        sent, count = time.monotonic() - begin, len(traffic.receipts)
+        until(lambda: len(traffic.received) >= count, "everything so far is received")
+        received = time.monotonic() - begin
+        traffic.finish()
+    print(
+        f"after the kill: a send is accepted after {sent:.2f} s, and all before it is received after {received:.2f} s"
+    )
+    assert running.pid() not in {0, pid}
+    assert sent < 10
+    assert traffic.received == [str(number) for number in range(len(traffic.receipts))]
+
+
+def _accepted(traffic: Traffic, first: int) -> bool:
+    """Whether one of the sends from `first` on has reached the adapter: others went to the outbox meanwhile."""
+    return any(receipt.status == "accepted" for receipt in traffic.receipts[first:])
+
+
+def test_connections_wait_for_the_next_process(running: Installed) -> None:
+    """While the service is down its socket stays, and who connects is answered by the process that comes."""
+    inode = running.box.path("/run/multiclaw/adapter.sock").stat().st_ino
+    pid = running.pid()
+    running.box.run("systemctl", "stop", ADAPTER)
+    assert running.ask("adapter.sock") == 200
+    assert running.pid() not in {0, pid}
+    assert running.box.path("/run/multiclaw/adapter.sock").stat().st_ino == inode
+
+
+def test_a_process_that_hangs_is_started_again(running: Installed) -> None:
+    """Well, it lives on through many periods of its watchdog; stopped, it is killed and replaced."""
+    with running.drop_in(ADAPTER, "[Service]\nWatchdogSec=2\n"):
+        running.box.run("systemctl", "restart", ADAPTER)
+        pid, since = running.pid(), time.monotonic()
+        until(lambda: time.monotonic() - since > 5, "two periods have passed")
+        assert running.pid() == pid
+        running.box.run("kill", "-STOP", str(pid))
+        until(lambda: running.pid() not in {0, pid}, "another process runs")
+    told = running.box.run("journalctl", "--unit", ADAPTER, "--output=cat").stdout
+    assert "Watchdog timeout" in told
+    running.box.run("systemctl", "restart", ADAPTER)
+
+
+def test_agents_wait_for_the_adapter(running: Installed) -> None:
+    """An agent that is started while the adapter cannot open its store starts once the adapter is ready."""
+    unit = "multiclaw-agent@pm.service"
+    running.box.run("systemctl", "stop", ADAPTER)
+    with running.box.spawned(PYTHON, "-c", _HOLD_STORE) as holder:
+        assert holder.stdout.readline() == "held\n"
+        running.box.run("systemctl", "start", "--no-block", unit)
+        until(lambda: "locked" in running.show(ADAPTER, "StatusText"), "the adapter says why it is not ready")
+        assert running.show(ADAPTER, "ActiveState") == "activating"
+        assert running.show(unit, "SubState") == "start-pre"
+        assert running.ask("adapter.sock") == 503
+    until(lambda: running.show(unit, "ActiveState") == "active", "the agent runs")
+    assert running.show(ADAPTER, "ActiveState") == "active"
+    running.box.run("systemctl", "stop", unit)
+
+
+def test_emergencies_carry_the_unit(running: Installed) -> None:
+    """What a sidecar writes is known by what journald itself says of the writer; without journald the file has it."""
+    box, unit = running.box, "multiclaw-sidecar@pm.service"
+    sockets = ("systemd-journald.socket", "systemd-journald-dev-log.socket", "systemd-journald-audit.socket")
+    with running.agent("pm") as pm:
+        assert pm.emergency("by-unit", "help") == {"recorded": "journald"}
+        box.run("systemctl", "stop", *sockets, "systemd-journald.service")
+        try:
+            assert pm.emergency("by-file", "help") == {"recorded": "file"}
+        finally:
+            box.run("systemctl", "start", *sockets, "systemd-journald.service")
+    (entry,) = entries(box, f"MESSAGE_ID={EMERGENCY.message_id}", "MULTICLAW_KIND=by-unit")
+    folder = box.path("/var/lib/private/multiclaw/sidecar-pm")
+    assert (entry["_SYSTEMD_UNIT"], entry["_UID"]) == (unit, str(folder.stat().st_uid))
+    assert json.loads((folder / "emergencies.jsonl").read_text().splitlines()[-1])["kind"] == "by-file"
+
+
+def test_the_start_limit_calls_a_human(running: Installed) -> None:
+    """Killed as often as the limit allows, the adapter stays down, one critical entry says so, sends are queued; and
+    what a human then starts drains them."""
+    before = entries(running.box, f"MESSAGE_ID={START_LIMIT_HIT.message_id}")
+    with running.agent("pm") as pm, running.agent("qa") as qa:
+        drain(qa)
+        with running.drop_in(ADAPTER, "[Service]\nRestartSec=100ms\n"):
+            assert _killed_until_failed(running) == STARTS_MAX + 1
+            assert running.box.run("systemctl", "start", ADAPTER, check=False).returncode != 0
+        until(lambda: _calls(running) == len(before) + 1, "a human is called")
+        assert pm.send("@qa", "note/1", {"text": "later"}).status == "queued"
+        (entry,) = entries(running.box, f"MESSAGE_ID={START_LIMIT_HIT.message_id}")[len(before) :]
+        assert (entry["PRIORITY"], entry["MULTICLAW_KIND"]) == ("2", ADAPTER)
+        running.start()
+        until(lambda: pm.health()["outbox_depth"] == 0, "the outbox drains")
+        assert drain(qa) == ["later"]
+
+
+def _killed_until_failed(installed: Installed) -> int:
+    """Kill the adapter whenever it runs, until systemd gives up; how often."""
+    for kills in itertools.count():
+        until(lambda: installed.show(ADAPTER, "ActiveState") in {"active", "failed"}, "it runs or has failed")
+        if installed.show(ADAPTER, "ActiveState") == "failed":
+            return kills
+        pid = installed.pid()
+        installed.box.run("kill", "-KILL", str(pid))
+        until(lambda: installed.pid() != pid, "it is dead")  # noqa: B023 - asked before the next round
+    raise AssertionError("not reached")
+
+
+def _calls(installed: Installed) -> int:
+    return len(entries(installed.box, f"MESSAGE_ID={START_LIMIT_HIT.message_id}"))
+
+
+def test_a_fault_of_the_configuration_is_not_retried(running: Installed) -> None:
+    """Status 78 ends it at once: no start is wasted on it, and a human is called."""
+    calls, path = _calls(running), running.box.path(CONFIG)
+    text = path.read_text()
+    path.write_text(text + "\n[nonsense]\n")
+    try:
+        assert running.box.run("systemctl", "restart", ADAPTER, check=False).returncode != 0
+        until(lambda: running.show(ADAPTER, "ActiveState") == "failed", "it has failed")
+        assert (running.show(ADAPTER, "ExecMainStatus"), running.show(ADAPTER, "NRestarts")) == ("78", "0")
+        until(lambda: _calls(running) == calls + 1, "a human is called")
+        assert running.ask("adapter.sock") == 0  # and nobody who connects starts it again
+        assert running.show(ADAPTER, "ExecMainStatus") == "78"
+    finally:
+        path.write_text(text)
+    with pytest.raises(AssertionError):
+        running.box.run("systemctl", "is-active", ADAPTER)
+    running.start()
+
+
+def test_a_sidecar_that_failed_is_named(running: Installed) -> None:
+    """The call names the unit of the instance, and its socket no longer takes connections that nobody would answer."""
+    running.box.run("systemctl", "start", "multiclaw-failure@multiclaw-sidecar@growth.service")
+    entry = entries(running.box, f"MESSAGE_ID={START_LIMIT_HIT.message_id}")[-1]
+    assert entry["MULTICLAW_KIND"] == "multiclaw-sidecar@growth.service"
+    assert running.show("multiclaw-sidecar@growth.socket", "ActiveState") == "inactive"
+    assert running.ask("sidecar-growth.sock") == 0
