@@ -69,6 +69,7 @@ class Broker:
     async def close(self) -> None:
         """Answer open polls, and wait until everything that was asked is durable."""
         self._closing.set()
+        self._store.begin_close()
         if self._tick is not None:
             self._tick.cancel()
         while self._background:

@@ -172,9 +172,13 @@ class Store:
         waited_seconds = (self._clock.steady_us() - self._probe_begun_us) / MICROSECONDS
         return f"no answer for {waited_seconds:.1f} s: the disk hangs, or another process holds the store"
 
+    def begin_close(self) -> None:
+        """The process ends: a store that fails from now on is not opened again."""
+        self._closing.set()
+
     async def close(self) -> None:
         """Close both connections; the last one checkpoints the WAL."""
-        self._closing.set()
+        self.begin_close()
         if self._probe is not None:
             await asyncio.wait({self._probe})
         if self._reopening is not None:

@@ -23,7 +23,7 @@ _PAGE_BYTES: Final = 8192  # three rows of the mean 2 KB share a page; at 4,096 
 _FRAME_BYTES: Final = _PAGE_BYTES + 24  # a page in the log has a header (https://sqlite.org/fileformat2.html, 4.1)
 _FRAMES_SPARE: Final = 64  # a commit may pass the mark by its own pages before the checkpoint starts
 _WAL_BYTES_MAX: Final = 64 * 1024 * 1024
-_BUSY_MS: Final = 5_000
+_BUSY_MS: Final = 1_000  # nobody else writes: a lock that is kept for longer is trouble, and a stop would wait for it
 _ZEROS: Final = bytes(1024 * 1024)
 
 

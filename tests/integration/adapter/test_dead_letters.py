@@ -1,24 +1,15 @@
 """Dead letters through a real adapter: seen, replayed and resolved by the orchestrator, and told of on `platform`."""
 
 import asyncio
-import json
-import time
 from urllib.parse import quote
 
 import pytest
 
-from adapter.app import adapter
-from adapter.core.commands import NewMessage
-from adapter.core.dead_letters import Cycle, DeadLetter
-from adapter.store.transaction import SqliteTransaction
 from shared import dead_letters as wire
 from shared.link import ROOT
 from shared.model import check
 from shared.times import iso
-from tests.integration.adapter.conftest import Link
 from tests.support.deployment import until
-from tests.support.engines import SqliteEngine
-from tests.support.factories import send
 from tests.support.invariant import read_store
 from tests.support.link_client import wall_us
 
@@ -241,41 +232,6 @@ async def test_what_expires_dies_without_a_poll(start, earlier, later):
     orchestrator = await link.client("orchestrator")
     groups = (await ask(orchestrator, "GET", GROUPS))["groups"]
     assert {(group["reason"], group["count"]) for group in groups} == {("expired", 1)}
-
-
-def fill(path, count):
-    """So many dead letters of qa, every fifth of them closed."""
-    engine = SqliteEngine(str(path))
-    with engine.begin() as store:
-        assert isinstance(store, SqliteTransaction)
-        for number in range(1, count + 1):
-            command = send(to="@qa")
-            body = json.dumps(command.envelope | {"channel_sequence_id": number}).encode()
-            store.add_message(NewMessage(number, number, number, command, body))
-            closure = "resolved" if number % 5 == 0 else None
-            letter = DeadLetter(number, "qa", 1, (Cycle("refused", "why" * 100, 1, 0, number),), closure, 1)
-            store.save_dead_letters([letter])
-        store.save_sequences({"@qa": count}, count)
-    engine.close()
-
-
-async def test_ten_thousand_dead_letters_are_listed_in_pages(short_folder):
-    """All of them, each once, in order; a page takes milliseconds wherever it is (BUGLOG B16)."""
-    async with Link(short_folder) as link:
-        fill(link.config.adapter_store, 12_500)
-        async with adapter(link.config):
-            orchestrator = await link.client("orchestrator")
-            found, after, slowest = [], "", 0.0
-            while after is not None:
-                begun = time.monotonic()
-                page = await ask(orchestrator, "GET", f"{LIST}?limit=500{after}")
-                slowest = max(slowest, time.monotonic() - begun)
-                found += [letter["channel_sequence_id"] for letter in page["dead_letters"]]
-                after = page["next"] and f"&after={page['next']}"
-            assert found == [number for number in range(1, 12_501) if number % 5]
-            assert slowest < 1.0
-            (group,) = (await ask(orchestrator, "GET", GROUPS))["groups"]
-            assert group["count"] == 10_000
 
 
 async def test_a_dead_letter_is_edited_and_sent_anew(near):

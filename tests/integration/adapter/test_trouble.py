@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import random
-import signal
 import sqlite3
 import time
 from contextlib import closing
@@ -175,15 +174,6 @@ async def test_senders_that_vanish_leave_no_transaction_open(link):
     assert (await pm.send("@qa"))["code"] == 201
     assert time.monotonic() - started < 2
     assert link.violations() == []
-
-
-async def test_a_second_signal_ends_at_once(link):
-    """Whoever asks twice means it."""
-    link.adapter.send_signal(signal.SIGSTOP)
-    link.adapter.send_signal(signal.SIGTERM)
-    link.adapter.send_signal(signal.SIGINT)
-    link.adapter.send_signal(signal.SIGCONT)
-    assert await link.adapter.ended() in {0, 1}
 
 
 async def test_a_second_adapter_on_the_same_store_is_refused(link):
