@@ -16,6 +16,7 @@ NACK_PATH: Final = "/link/v1/nack"
 EXTEND_PATH: Final = "/link/v1/extend"
 CHANNEL_PATH: Final = "/link/v1/channels/{channel}/messages"
 TASK_PATH: Final = "/link/v1/tasks/{task_id}"
+OPEN_PATH: Final = "/link/v1/open"
 LINEAGE_PATH: Final = "/link/v1/tasks/{task_id}/lineage"
 
 
@@ -45,6 +46,21 @@ class HandOver(Model):
     """The answer to a poll."""
 
     messages: list[Delivery]
+
+
+class OpenMessage(Model):
+    """What names a message: keys are unique per sender."""
+
+    sender: str
+    idempotency_key: str = Field(description="in lower case")
+
+
+class OpenMessages(Model):
+    """Messages that may still be handed over to the agent that asks: waiting for it, in its hands, or dead and not
+    resolved. `next` continues."""
+
+    messages: list[OpenMessage]
+    next: int | None
 
 
 class AdapterHealth(Model):

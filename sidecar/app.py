@@ -29,6 +29,7 @@ from shared.web.service import Service
 from sidecar.acknowledger import Acknowledger
 from sidecar.breaker import LinkBreaker
 from sidecar.counters import Counters
+from sidecar.forgetter import Forgetter
 from sidecar.gateway.dead_letters import DeadLetters
 from sidecar.gateway.emergencies import Emergencies
 from sidecar.gateway.receiving import Receiving
@@ -46,7 +47,6 @@ from sidecar.recovery import Recovery
 from sidecar.sender import Sender
 from sidecar.store.deferred_acks import DeferredAcks
 from sidecar.store.outbox import Outbox
-from sidecar.store.processed import keep_pruned
 from sidecar.store.seen import Seen
 from sidecar.store.store import Store, open_store
 from sidecar.submitter import Submitter
@@ -132,8 +132,8 @@ class _Sidecar:
         await self._outbox.load()
         await self._deferred.load()
         await self._seen.load(self._store)
-        loop = asyncio.get_running_loop()
-        lasting = {loop.create_task(work) for work in (self._poller.run(), keep_pruned(self._store, self._clock))}
+        loop, forgetter = asyncio.get_running_loop(), Forgetter(self._store, self._link, self._clock)
+        lasting = {loop.create_task(work) for work in (self._poller.run(), forgetter.run())}
         try:
             yield
         finally:

@@ -9,6 +9,7 @@ from adapter.core.contract import Registry
 from adapter.core.tasks import view
 from adapter.http.roster import Roster
 from adapter.store.engine import Store
+from adapter.store.open_messages import read_open
 from adapter.store.reads import read_range, read_steps, read_tree
 from shared.limits import INTEGER_MAX
 from shared.problems import Problem
@@ -34,6 +35,13 @@ class Browse:
         gaps = [{"channel": channel, "from": begin, "to": end} for begin, end in page.holes]
         body = {"channel": channel, "messages": messages, "gaps": gaps, "last": page.last, "next": page.next}
         return Answer(200, orjson.dumps(body))
+
+    async def open_messages(self, call: Call) -> Answer:
+        """What may still be handed over to the caller."""
+        after = call.query_int("after", 0, 0, INTEGER_MAX)
+        page, following = await self._store.read(lambda db, names: read_open(db, names, call.agent, after))
+        messages = [{"sender": sender, "idempotency_key": key} for sender, key in page]
+        return json_answer(200, {"messages": messages, "next": following})
 
     async def task(self, call: Call) -> Answer:
         """One task, as its messages tell it."""

@@ -91,6 +91,12 @@ def _reads(browse: Browse) -> list[Route]:
             problems=(*_SIGNED, *_STORE, "unknown-recipient", "not-a-member", "range-not-retained"),
         ),
         Route(
+            "GET", link.OPEN_PATH, "open_messages", "Messages that may still be handed over to the caller.",
+            browse.open_messages, {200: link.OpenMessages},
+            query=(Query("after", {"type": "integer", "minimum": 0, "default": 0}, "`next` of an earlier page"),),
+            problems=(*_SIGNED, *_STORE),
+        ),
+        Route(
             "GET", link.TASK_PATH, "read_task", "A task as its messages tell it.", browse.task,
             {200: TaskView}, problems=(*_SIGNED, *_STORE, "not-found"),
         ),

@@ -79,6 +79,16 @@ SELECT sequence, envelope FROM messages WHERE channel_id = ? AND sequence BETWEE
 -- name: first_retained
 SELECT min(sequence) FROM messages WHERE channel_id = ? AND sequence >= ?
 
+-- name: live_keys
+SELECT m.id, m.sender_id, m.idempotency_key
+FROM deliveries AS d INDEXED BY deliveries_live CROSS JOIN messages AS m ON m.id = d.message_id
+WHERE d.state < 2 AND d.message_id > ? AND d.recipient_id = ? ORDER BY d.message_id LIMIT ?
+
+-- name: dead_keys
+SELECT m.id, m.sender_id, m.idempotency_key
+FROM dead_letters AS l INDEXED BY dead_letters_open CROSS JOIN messages AS m ON m.id = l.message_id
+WHERE l.closure IS NULL AND l.message_id > ? AND l.recipient_id = ? ORDER BY l.message_id LIMIT ?
+
 -- name: task_steps
 SELECT id, channel_id, sequence, accepted_at_us, sender_id, task_id, parent_task_id, envelope
 FROM messages WHERE task_id = ? ORDER BY id LIMIT ?

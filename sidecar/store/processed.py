@@ -4,25 +4,19 @@ A record is made before the adapter is told, so it begins as a claim that a refu
 the agent has a 2xx that rests on it alone, or once a later hand-over was absorbed because of it.
 """
 
-import asyncio
-import contextlib
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from shared.clock import Clock
-from shared.problems import Problem
 from shared.times import MICROSECONDS
 from sidecar.core.handed_out import HANDED_MAX
 from sidecar.store.store import Store, Unit
 
 MEMORY_SECONDS: Final = 31 * 24 * 3_600
-"""Longer than any retention of messages that could be handed over again: those live 30 days (promise 15)."""
+"""How long a key is remembered at least, also when the adapter has done with its message: an adapter that was restored
+from a backup hands over again what it had forgotten to be processed."""
 
-_PRUNE_ROWS: Final = 1_000
-
-_PRUNE_SECONDS: Final = 3_600.0
-"""How often; nothing rests on it but the size of the file."""
+_OLD_ROWS: Final = 1_000
 
 _RECENT_MAX: Final = HANDED_MAX
 """Among how many of the newest records a hand-over of an earlier process is sought: a few milliseconds' walk."""
@@ -36,7 +30,8 @@ _STAND = "UPDATE processed SET stands = 1 WHERE sender = ? AND idempotency_key =
 _RECENT = "SELECT delivery_id, sender, idempotency_key FROM processed ORDER BY id DESC LIMIT ?"
 _RECALL = "SELECT result FROM processed WHERE sender = ? AND idempotency_key = ?"
 _NEWEST = "SELECT processed_at_us FROM processed ORDER BY id DESC LIMIT 1"
-_PRUNE = "DELETE FROM processed WHERE id IN (SELECT id FROM processed ORDER BY id LIMIT ?) AND processed_at_us < ?"
+_OLDEST = "SELECT id, processed_at_us, sender, idempotency_key FROM processed WHERE id > ? ORDER BY id LIMIT ?"
+_FORGET = "DELETE FROM processed WHERE id = ?"
 
 
 class MessageKey(NamedTuple):
@@ -110,26 +105,26 @@ async def recall(store: Store, keys: Iterable[MessageKey]) -> dict[MessageKey, b
     return await store.read(unit)
 
 
-async def keep_pruned(store: Store, clock: Clock) -> None:
-    """Prune now and then, for as long as the process lives; cancel it to end it."""
-    while True:
-        with contextlib.suppress(Problem):  # the store fails; there is a next time
-            await prune(store, clock.wall_us())
-        await asyncio.sleep(_PRUNE_SECONDS)
+async def old_records(store: Store, now_us: int, after: int = 0) -> list[tuple[int, MessageKey]]:
+    """Up to 1,000 records older than the memory, by id, behind one of them. Age is counted back from the newest record:
+    so a wall clock that leaps forward (a machine that woke with a wrong date) makes nothing old by itself."""
 
-
-async def prune(store: Store, now_us: int) -> None:
-    """Forget what is older than the memory, counted back from the newest record.
-
-    So a wall clock that leaps forward (a machine that woke with a wrong date) does not empty the memory at once.
-    """
-
-    def unit(connection: sqlite3.Connection) -> int:
+    def unit(connection: sqlite3.Connection) -> list[tuple[int, MessageKey]]:
         newest = connection.execute(_NEWEST).fetchone()
         if newest is None:
-            return 0
+            return []
         cutoff_us = min(newest[0], now_us) - MEMORY_SECONDS * MICROSECONDS
-        return connection.execute(_PRUNE, (_PRUNE_ROWS, cutoff_us)).rowcount
+        rows = connection.execute(_OLDEST, (after, _OLD_ROWS)).fetchall()
+        return [(record_id, MessageKey(*key)) for record_id, at_us, *key in rows if at_us < cutoff_us]
 
-    while await store.commit(unit) == _PRUNE_ROWS:
-        pass
+    return await store.read(unit)
+
+
+def forget(record_ids: Iterable[int]) -> Unit[None]:
+    """A unit that removes records."""
+    rows = [(record_id,) for record_id in record_ids]
+
+    def unit(connection: sqlite3.Connection) -> None:
+        connection.executemany(_FORGET, rows)
+
+    return unit

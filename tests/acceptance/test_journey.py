@@ -50,6 +50,7 @@ _LINK = {
     ("POST", "/link/v1/nack"),
     ("POST", "/link/v1/extend"),
     ("GET", "/link/v1/channels/{channel}/messages"),
+    ("GET", "/link/v1/open"),
     ("GET", "/link/v1/tasks/{task_id}"),
     ("GET", "/link/v1/tasks/{task_id}/lineage"),
     ("GET", "/link/v1/dead-letters"),

@@ -11,7 +11,7 @@ from tests.support.factories import AGENTS
 
 PATHS = {
     wire.MESSAGES_PATH, wire.POLL_PATH, wire.ACK_PATH, wire.NACK_PATH, wire.EXTEND_PATH, wire.CHANNEL_PATH,
-    wire.TASK_PATH, wire.LINEAGE_PATH, "/health", "/health/live", "/metrics",
+    wire.OPEN_PATH, wire.TASK_PATH, wire.LINEAGE_PATH, "/health", "/health/live", "/metrics",
     *(wire.ROOT + path for path in (dead.PATH, dead.GROUPS_PATH, dead.ONE_PATH, dead.REPLAY_PATH, dead.RESOLVE_PATH)),
 }  # fmt: skip
 
@@ -32,6 +32,50 @@ async def test_a_receiver_reads_what_it_missed(link):
     assert (answer.document["last"], answer.document["next"]) == (60, None)
     (polled, *_) = await qa.poll(count=1)
     assert (await qa.read("product", 1)).document["messages"] == [polled["envelope"]]
+
+
+async def test_an_agent_asks_what_may_still_come(link):
+    """Waiting, in its hands, or dead and not resolved, in the order of messages; acked and others' are not told."""
+    pm, qa, orchestrator = [await link.client(agent) for agent in ("pm", "qa", "orchestrator")]
+    envelopes = [pm.envelope(to) for to in ("@qa", "@pm", "product", "@qa", "@qa")]
+    envelopes[0] = pm.envelope("@qa", idempotency_key=envelopes[0]["idempotency_key"].upper())
+    await pm.submit(*envelopes)
+    handed = await qa.poll(count=3)
+    await qa.ack(handed[1]["delivery_id"])
+    await qa.nack(handed[2]["delivery_id"], "refuse")
+
+    async def told(client):
+        document = (await client.call("GET", wire.OPEN_PATH)).document
+        assert document["next"] is None
+        assert {message["sender"] for message in document["messages"]} == {"pm"}
+        return [message["idempotency_key"] for message in document["messages"]]
+
+    keys = [envelope["idempotency_key"].lower() for envelope in envelopes]
+    assert await told(qa) == [keys[0], keys[3], keys[4]]
+    assert await told(pm) == [keys[1], keys[2]]
+    item = {"recipient": "qa", "channel": "@qa", "channel_sequence_id": 2}
+    await orchestrator.call("POST", wire.ROOT + dead.RESOLVE_PATH, {"items": [item]})
+    assert await told(qa) == [keys[0], keys[4]]
+    for after in ("-1", "x", "9" * 17):
+        refused = await qa.call("GET", f"{wire.OPEN_PATH}?after={after}")
+        assert (refused.status, refused.document["field"]) == (422, "query after")
+
+
+async def test_what_may_still_come_is_told_in_pages(link, monkeypatch):
+    """`next` leads to all of it, live and dead, each once."""
+    monkeypatch.setattr("adapter.store.open_messages.PAGE_MAX", 2)
+    pm, qa = await link.client("pm"), await link.client("qa")
+    envelopes = [pm.envelope("@qa", task_id=f"t{number}") for number in range(5)]
+    await pm.submit(*envelopes)
+    for message in (await qa.poll())[::2]:
+        await qa.nack(message["delivery_id"], "refuse")
+    found, after = [], 0
+    while after is not None:
+        page = (await qa.call("GET", f"{wire.OPEN_PATH}?after={after}")).document
+        assert len(page["messages"]) <= 2
+        found += [message["idempotency_key"] for message in page["messages"]]
+        after = page["next"]
+    assert found == [envelope["idempotency_key"] for envelope in envelopes]
 
 
 async def test_a_long_range_comes_in_pages(link):

@@ -1,4 +1,4 @@
-"""The wall clock counts only as far as it agrees with the steady one (BUGLOG B52)."""
+"""The wall clock counts only as far as it agrees with the steady one."""
 
 import pytest
 

@@ -74,7 +74,7 @@ def test_what_everybody_has_goes_when_it_is_too_old(bench):
 
 
 def test_sequences_survive(bench):
-    """All is pruned, the process restarts, and the next number is the next number (BUGLOG B12)."""
+    """All is pruned, the process restarts, and the next number is the next number."""
     for _ in range(10):
         bench.send(to="@qa")
     consume(bench)
@@ -86,7 +86,7 @@ def test_sequences_survive(bench):
 
 
 def test_what_is_not_received_stays_until_it_is(bench):
-    """By one of its recipients; its neighbours go (BUGLOG B20)."""
+    """By one of its recipients; its neighbours go."""
     for _ in range(3):
         bench.send(to="product")
     handed = {agent: bench.poll(agent, 100) for agent in bench.topology.members["product"]}
@@ -221,7 +221,7 @@ def test_nothing_is_pruned_right_after_a_start(bench):
 
 
 def test_a_jump_of_40_days_prunes_nothing(bench):
-    """It is told, and counts once both clocks have agreed for a day (BUGLOG B52)."""
+    """It is told, and counts once both clocks have agreed for a day."""
     bench.send(to="@qa")
     consume(bench)
     run(bench, CHECK)

@@ -50,7 +50,7 @@ def test_a_range_is_what_is_stored_of_it(engine):
 
 
 def test_a_pruned_start_is_named(engine):
-    """Retained from where: never a silent jump (BUGLOG B09)."""
+    """Retained from where: never a silent jump."""
     fill(engine, *(send() for _ in range(5)))
     prune(engine, "< 3")
     assert refusal(engine, 1, 5) == {"retained_from": 3, "last": 5}
@@ -76,7 +76,7 @@ def test_a_hole_inside_is_no_fault_of_ours(engine):
     ],
 )
 def test_what_a_range_lacks_is_named(engine, gone, first, final, holes):
-    """Before, between and behind what is there: never a silent jump (BUGLOG B09)."""
+    """Before, between and behind what is there: never a silent jump."""
     fill(engine, *(send() for _ in range(6)))
     prune(engine, gone)
     assert page(engine, first, final).holes == holes
@@ -93,7 +93,7 @@ def test_a_hole_between_two_pages_is_named_once(engine):
 
 
 def test_a_channel_whose_messages_are_all_pruned_keeps_its_number(engine):
-    """Sequences survive pruning (BUGLOG B12)."""
+    """Sequences survive pruning."""
     fill(engine, *(send() for _ in range(3)))
     prune(engine, "> 0")
     assert refusal(engine, 1, 3) == {"retained_from": None, "last": 3}
@@ -127,7 +127,7 @@ def test_a_tree_is_the_same_from_each_of_its_tasks(engine):
     ],
 )
 def test_a_cyclic_lineage_ends(engine, links):
-    """Stored parents may point anywhere; each task stands once (BUGLOG B65)."""
+    """Stored parents may point anywhere; each task stands once."""
     fill(engine, *(send(task_id=task, parent_task_id=parent) for task, parent in links))
     tree = read_tree(engine.connection, engine.names, "a", INTENTS)
     assert sorted(tree) == sorted({task for task, _ in links})

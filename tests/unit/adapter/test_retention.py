@@ -40,7 +40,7 @@ def test_a_scan_passes_what_is_of_the_other_class():
 
 
 def test_what_is_in_use_is_held():
-    """It does not go, and the floor passes it (BUGLOG B20)."""
+    """It does not go, and the floor passes it."""
     batch = scan(NOTES, 9, 0, [row(1, in_use=True), row(2), row(3, contract=True, in_use=True)])
     assert (batch.prune, batch.hold, batch.position) == ([2], [1], 3)
 

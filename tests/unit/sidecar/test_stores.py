@@ -1,24 +1,17 @@
 """What the sidecar's store promises, on real SQLite."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from shared.clock import Clock
-from shared.problems import Problem
-from shared.times import MICROSECONDS
 from sidecar.core.drafts import Draft
 from sidecar.store.outbox import Outbox
 from sidecar.store.processed import (
-    MEMORY_SECONDS,
     MessageKey,
     Processed,
-    keep_pruned,
     of_hand_overs,
-    prune,
     recall,
     remember,
     stand,
@@ -130,43 +123,3 @@ async def test_a_record_that_stands_is_not_taken_back(store: Store) -> None:
     refused = {"d-stands": stands, "d-goes": goes, "d-never": never}
     assert await store.commit(take_back(refused)) == {"d-stands"}
     assert await recall(store, [stands, goes, never]) == {stands: b"1"}
-
-
-async def test_pruning_counts_back_from_the_newest_record(store: Store) -> None:
-    """Old records go; a clock that leaps forward forgets nothing by itself."""
-    day = 24 * 3_600 * MICROSECONDS
-    now = 100 * day
-    old = [MessageKey("pm", f"old-{n}") for n in range(2_500)]
-    await store.commit(remember(map(_processed, old), now - MEMORY_SECONDS * MICROSECONDS - 1))
-    fresh = MessageKey("pm", "fresh")
-    await store.commit(remember([_processed(fresh)], now))
-    await prune(store, now + 400 * day)
-    assert await recall(store, [fresh, *old]) == {fresh: None}
-    await prune(store, now)
-    assert await recall(store, [fresh]) == {fresh: None}
-
-
-async def test_a_sidecar_that_runs_for_months_forgets_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pruning goes on after the start, also after a pass that failed."""
-    monkeypatch.setattr("sidecar.store.processed._PRUNE_SECONDS", 0.01)
-    passes = asyncio.Semaphore(0)
-    faults = [Problem("store-unavailable", "Once.")]
-
-    async def counted(*arguments: Any) -> None:
-        passes.release()
-        if faults:
-            raise faults.pop()
-        await prune(*arguments)
-
-    monkeypatch.setattr("sidecar.store.processed.prune", counted)
-    clock = Clock()
-    old, fresh = MessageKey("pm", "old"), MessageKey("pm", "fresh")
-    pruning = asyncio.ensure_future(keep_pruned(store, clock))
-    async with asyncio.timeout(10):
-        await passes.acquire()
-        await store.commit(remember([_processed(old)], clock.wall_us() - (MEMORY_SECONDS + 1) * MICROSECONDS))
-        await store.commit(remember([_processed(fresh)], clock.wall_us()))
-        for _ in range(3):  # the second of them began after the commits, and has ended when the third begins
-            await passes.acquire()
-    pruning.cancel()
-    assert await recall(store, [old, fresh]) == {fresh: None}
