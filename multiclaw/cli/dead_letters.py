@@ -2,15 +2,20 @@
 
 import json
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from multiclaw.cli import replay_jobs
 from multiclaw.cli.acting import act_as, printable
 from multiclaw.cli.exits import FAILED, Exit
 from multiclaw.cli.options import CONFIG_DEFAULT, AsAgent, AsJson, ConfigPath
+from multiclaw.cli.places import Place, item_at
+from multiclaw.cli.resending import resend
 from multiclaw.client import Agent
 from shared.dead_letters import ITEMS_DEFAULT, ITEMS_MAX
+from shared.replays import RATE_MAX
 
 _ORCHESTRATOR = "orchestrator"
 
@@ -28,14 +33,15 @@ Recipient = Annotated[str | None, typer.Option(metavar="AGENT", help="Only those
 Why = Annotated[Reason | None, typer.Option("--reason", help="Only those that died for this.")]
 Before = Annotated[str | None, typer.Option(metavar="TIME", help="Only those that died before this RFC 3339 time.")]
 Limit = Annotated[int, typer.Option(min=1, max=ITEMS_MAX, help="How many at most.")]
-Place = Annotated[str, typer.Argument(metavar="AGENT/CHANNEL/SEQUENCE", help="One of them, as list names it.")]
+_LIMIT_HELP = f"How many at most: {ITEMS_DEFAULT} where left out; with --rate, all."
+_RATE_HELP = "By a job, so many a second; 0 is as fast as it goes."
 After = Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where an earlier page ended.")]
 
 
 def register(application: typer.Typer) -> None:
     """Add the verbs of this file."""
-    group = typer.Typer(no_args_is_help=True, help="Deliveries that died: see them, replay them, resolve them.")
-    for verb in (show, replay, resolve, groups):
+    group = typer.Typer(no_args_is_help=True, help="Deliveries that died: see them, replay, resend or resolve them.")
+    for verb in (show, replay, replay_jobs.replays, replay_jobs.cancel, resend, resolve, groups):
         group.command()(verb)
     group.command("list")(show_list)
     application.add_typer(group, name="dead-letters")
@@ -87,7 +93,7 @@ def show(
     place: Place, as_agent: AsAgent = _ORCHESTRATOR, config: ConfigPath = CONFIG_DEFAULT, as_json: AsJson = False
 ) -> None:
     """Show one in full: its message, and each time that it died."""
-    item = _item(place)
+    item = item_at(place)
 
     async def act(agent: Agent) -> dict[str, Any]:
         return await agent.dead_letters.read(*item)
@@ -97,6 +103,8 @@ def show(
         print(json.dumps(letter))
         return
     print(_line(letter))
+    if letter["replaced_by"]:
+        print("  replaced by {channel}/{channel_sequence_id}".format(**letter["replaced_by"]))
     for cycle in letter["history"]:
         print(printable("  {died_at} {reason} after {handovers} hand-overs: {detail}".format(**cycle)))
     print(printable(json.dumps(letter["envelope"], ensure_ascii=False)))
@@ -110,28 +118,57 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     reason: Why = None,
     before: Before = None,
     everything: Annotated[bool, typer.Option("--all", help="With no filter at all.")] = False,
-    limit: Limit = ITEMS_DEFAULT,
+    limit: Annotated[int | None, typer.Option(min=1, help=_LIMIT_HELP)] = None,
     after: After = None,
+    rate: Annotated[float | None, typer.Option(min=0, max=RATE_MAX, metavar="PER_SECOND", help=_RATE_HELP)] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="With --rate: do not watch it.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell which.")] = False,
     config: ConfigPath = CONFIG_DEFAULT,
     as_json: AsJson = False,
 ) -> None:
-    """Have them tried again: those that are named, or those that match, in the order of their messages."""
+    """Have them tried again: those that are named, or those that match, in the order of their messages.
+
+    At once and as many as one request takes; or, with --rate, all of them, by a job that is watched to its end.
+    """
     filtered = recipient is not None or reason is not None or before is not None or after is not None
     if [bool(places), filtered, everything].count(True) != 1:
         raise typer.BadParameter("name dead letters, or filter them, or say --all")
-    items = [_item(place) for place in places] if places else None
+    if detach and rate is None:
+        raise typer.BadParameter("--detach goes with --rate")
+    asked = {"recipient": recipient, "reason": reason, "cut_off": before, "limit": limit}
+    if rate is None:
+        _replay_now(config, as_agent, places, asked | {"after": after, "dry_run": dry_run}, as_json=as_json)
+    elif places or after is not None:
+        raise typer.BadParameter("--rate goes with filters or --all, and starts at the first")
+    elif dry_run:
+        _show_plan(act_as(config, as_agent, lambda agent: replay_jobs.preview(agent, asked)), as_json=as_json)
+    else:
+        replay_jobs.start(config, as_agent, asked | {"rate": rate or None}, detach=detach, as_json=as_json)
+
+
+def _replay_now(config: Path, as_agent: str, places: list[str] | None, asked: dict[str, Any], *, as_json: bool) -> None:
+    limit = asked.pop("limit") or ITEMS_DEFAULT
+    if limit > ITEMS_MAX:
+        raise typer.BadParameter(f"at most {ITEMS_MAX} at once; more go by a job: add --rate")
+    items = [item_at(place) for place in places] if places else None
 
     async def act(agent: Agent) -> dict[str, Any]:
-        return await agent.dead_letters.replay(
-            items, recipient=recipient, reason=reason, cut_off=before, limit=limit, after=after, dry_run=dry_run
-        )
+        return await agent.dead_letters.replay(items, limit=limit, **asked)
 
     answer = act_as(config, as_agent, act)
-    _tell(answer, as_json=as_json)
+    if asked["dry_run"]:
+        _show_plan(answer, as_json=as_json)
+    else:
+        _tell(answer, as_json=as_json)
     if answer["next"] is not None and not as_json:
         print(f"there are more; to go on, add: --after {answer['next']}")
     _check(answer)
+
+
+def _show_plan(answer: dict[str, Any], *, as_json: bool) -> None:
+    _tell(answer, as_json=as_json)
+    if not as_json:
+        print(f"{answer['matched']} in all; what dies from now on is left out with: --before {answer['cut_off']}")
 
 
 def resolve(
@@ -142,7 +179,7 @@ def resolve(
     as_json: AsJson = False,
 ) -> None:
     """Close them: they stay dead, and are not listed any more."""
-    items = [_item(place) for place in places]
+    items = [item_at(place) for place in places]
 
     async def act(agent: Agent) -> dict[str, Any]:
         return await agent.dead_letters.resolve(items, note)
@@ -150,14 +187,6 @@ def resolve(
     answer = act_as(config, as_agent, act)
     _tell(answer, as_json=as_json)
     _check(answer)
-
-
-def _item(place: str) -> tuple[str, str, int]:
-    recipient, _, rest = place.partition("/")
-    channel, _, sequence = rest.partition("/")
-    if not (recipient and channel and sequence.isascii() and sequence.isdecimal()):
-        raise typer.BadParameter(f"{place!r} is not of the form AGENT/CHANNEL/SEQUENCE, such as qa/product/12")
-    return recipient, channel, int(sequence)
 
 
 def _place(item: dict[str, Any]) -> str:

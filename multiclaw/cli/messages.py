@@ -1,25 +1,18 @@
 """`send` and `recv`: act as one agent, through its sidecar."""
 
 import contextlib
-import dataclasses
 import json
-import os
-import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import typer
 
 from multiclaw.cli.acting import act_as, printable
-from multiclaw.cli.exits import FAILED, Exit
+from multiclaw.cli.content import read_content
 from multiclaw.cli.options import CONFIG_DEFAULT, AsAgent, AsJson, ConfigPath
+from multiclaw.cli.receipts import receipt_document, receipt_sentence
 from multiclaw.client import Agent, Message, Receipt
 from shared.limits import POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
-from shared.problems import Problem
-from shared.strict_json import decode
-
-_STDIN: Final = "-"
 
 
 def register(application: typer.Typer) -> None:
@@ -42,13 +35,13 @@ def send(  # noqa: PLR0913 - one parameter for each option
     as_json: AsJson = False,
 ) -> None:
     """Send a message, and tell how far it got."""
-    content = _content(payload, payload_file)
+    content = read_content(payload, payload_file)
 
     async def act(agent: Agent) -> Receipt:
         return await agent.send(to, contract, content, task_id=task, thread_id=thread, idempotency_key=key)
 
     receipt = act_as(config, as_agent, act)
-    print(json.dumps(_answer(receipt)) if as_json else _sentence(receipt))
+    print(json.dumps(receipt_document(receipt)) if as_json else receipt_sentence(receipt))
 
 
 def recv(
@@ -75,46 +68,6 @@ def recv(
             await _take(await agent.poll(wait, count), ack=ack, as_json=as_json)
 
     act_as(config, as_agent, act)
-
-
-def _content(text: str | None, file: str | None) -> Any:
-    """The payload, strictly read: what would not arrive as it was written is refused."""
-    if (text is None) == (file is None):
-        raise typer.BadParameter("give one of --payload JSON and --payload-file FILE ('-' reads standard input)")
-    name = "--payload" if file is None else file
-    try:
-        if _STDIN in {text, file}:
-            name, data = "standard input", sys.stdin.buffer.read()
-        else:
-            data = os.fsencode(text) if text is not None else Path(str(file)).read_bytes()
-        return decode(data)
-    except OSError as error:
-        raise Exit(FAILED, f"{name} cannot be read: {error.strerror}") from error
-    except Problem as problem:
-        where = f" (at {problem.field})" if problem.field else ""
-        example = """a JSON text needs its quotes, and the shell eats them: --payload '{"text": "hello"}'"""
-        raise Exit(FAILED, f"{name} is not acceptable JSON: {problem.detail}{where}\n{example}") from problem
-
-
-def _answer(receipt: Receipt) -> dict[str, Any]:
-    """The answer with the names that the API gives it."""
-    if receipt.status == "queued":
-        return {"status": "queued", "outbox_position": receipt.outbox_position, "idempotency_key": receipt.key}
-    return {
-        "status": receipt.status,
-        "channel": receipt.channel,
-        "channel_sequence_id": receipt.sequence,
-        "timestamp_iso8601": receipt.timestamp,
-        "idempotency_key": receipt.key,
-        "recipients": [dataclasses.asdict(recipient) for recipient in receipt.recipients],
-    }
-
-
-def _sentence(receipt: Receipt) -> str:
-    if receipt.status == "queued":
-        return f"queued in the outbox of the sidecar, place {receipt.outbox_position}; key {receipt.key}"
-    reached = ", ".join(f"{recipient.agent} {recipient.status}" for recipient in receipt.recipients)
-    return f"{receipt.status} as {receipt.channel}#{receipt.sequence}: {reached}; key {receipt.key}"
 
 
 async def _take(messages: Sequence[Message], *, ack: bool, as_json: bool) -> None:

@@ -163,7 +163,7 @@ class Agent:
     @property
     def dead_letters(self) -> DeadLetters:
         """What to do about deliveries that died; for the orchestrator."""
-        return DeadLetters(self._opened.transport)
+        return DeadLetters(self._opened.transport, self.send)
 
     @property
     def topology(self) -> Topology:

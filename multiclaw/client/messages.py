@@ -96,6 +96,11 @@ class StoredMessage:
         return self.envelope.get("expires_at")
 
     @property
+    def replaces(self) -> dict[str, Any] | None:
+        """The dead letter that it was sent in the stead of: `recipient`, `channel`, `channel_sequence_id`."""
+        return self.envelope.get("replaces")
+
+    @property
     def receipts(self) -> list[dict[str, Any]]:
         """The files that travel with it: `file_id`, `sha256`, `bytes`."""
         return list(self.envelope.get("receipts") or ())

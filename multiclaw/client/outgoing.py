@@ -14,7 +14,8 @@ class SendFields(TypedDict, total=False):
     """What a send may say beside recipient, type and payload; None is the same as leaving it out.
 
     Times are RFC 3339 text with an offset, or aware datetimes. `idempotency_key` is a UUID; give one only to repeat a
-    send of an earlier process, since the client makes its own and keeps it over its retries.
+    send of an earlier process, since the client makes its own and keeps it over its retries. `replaces` names a dead
+    letter: see `DeadLetters.resend`.
     """
 
     idempotency_key: str | None
@@ -27,6 +28,7 @@ class SendFields(TypedDict, total=False):
     expires_at: str | datetime | None
     context: Any
     receipts: list[dict[str, Any]] | None
+    replaces: dict[str, Any] | None
     usage: dict[str, Any] | None
     traceparent: str | None
     tracestate: str | None

@@ -7,15 +7,18 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, wait
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import Any, Final, Generic, Self, TypeVar, Unpack
 
 from multiclaw.client.agent import Agent
 from multiclaw.client.gaps import Gap
 from multiclaw.client.handlers import H
 from multiclaw.client.messages import Message, NackMode, StoredMessage
 from multiclaw.client.outgoing import Receipt, SendFields
+from multiclaw.client.sync_dead_letters import SyncDeadLetters
 
 R = TypeVar("R")
+
+_NOT_OPEN: Final = "the agent is not open; use it inside 'with SyncAgent(...) as agent:'"
 
 
 class SyncAgent:
@@ -130,6 +133,13 @@ class SyncAgent:
         """As `Agent.lineage`."""
         return self._call(self._agent.lineage(task_id))
 
+    @property
+    def dead_letters(self) -> SyncDeadLetters:
+        """As `Agent.dead_letters`."""
+        if self._thread is None:
+            raise RuntimeError(_NOT_OPEN)
+        return SyncDeadLetters(self._agent.dead_letters, self._call)
+
     def emergency(self, kind: str, summary: str, details: Any = None) -> dict[str, Any]:
         """As `Agent.emergency`."""
         return self._call(self._agent.emergency(kind, summary, details))
@@ -165,7 +175,7 @@ class SyncAgent:
     def _call(self, work: Coroutine[Any, Any, R]) -> R:
         if self._thread is None:
             work.close()
-            raise RuntimeError("the agent is not open; use it inside 'with SyncAgent(...) as agent:'")
+            raise RuntimeError(_NOT_OPEN)
         return self._thread.call(work)
 
     def _close(self) -> None:
