@@ -15,12 +15,13 @@ from adapter.core.routing import Topology
 from adapter.http.auth import LinkAuth
 from adapter.http.browse import Browse
 from adapter.http.dead_letters import DeadLetters
+from adapter.http.governor import GovernorInbox
 from adapter.http.health import Health
 from adapter.http.receive import Receive
 from adapter.http.replays import Replays
 from adapter.http.roster import Roster
 from adapter.http.submit import Submit
-from adapter.http.surface import routes
+from adapter.http.surface import inbox_routes, routes
 from adapter.http.topology import TopologyVersions
 from adapter.store.engine import Store
 from shared.clock import Clock
@@ -60,6 +61,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         replays, browse = Replays(broker, store, roster), Browse(store, roster, registry)
         topology = TopologyVersions(broker, store, roster)
         table = routes(submit, receive, browse, dead_letters, replays, topology, Health(store, warnings))
+        table += inbox_routes(GovernorInbox(broker, store))
         service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)
         runner = await stack.enter_async_context(serving(service.server()))
         stack.push_async_callback(broker.close)

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from shared.api import Delivery
+from shared.envelope import Sequence, StoredEnvelope
 from shared.limits import BATCH_MESSAGES_MAX, POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
 from shared.model import Model
 
@@ -18,6 +19,11 @@ CHANNEL_PATH: Final = "/link/v1/channels/{channel}/messages"
 TASK_PATH: Final = "/link/v1/tasks/{task_id}"
 OPEN_PATH: Final = "/link/v1/open"
 LINEAGE_PATH: Final = "/link/v1/tasks/{task_id}/lineage"
+INBOX_PATH: Final = "/link/v1/governor/inbox"
+READ_PATH: Final = "/link/v1/governor/read"
+
+INBOX_MESSAGES_MAX: Final = 100
+"""Messages of one page of the Governor's inbox."""
 
 
 class SubmitRequest(Model):
@@ -83,3 +89,30 @@ class Liveness(Model):
 
     status: Literal["alive"]
     pid: int
+
+
+class InboxMessage(Model):
+    """One message to the Human Governor: `queued` or `leased` until a human has read it, then `acked`."""
+
+    status: Literal["queued", "leased", "acked", "dead"]
+    envelope: StoredEnvelope
+
+
+class InboxPage(Model):
+    """The oldest first. `next` continues a page that was cut."""
+
+    messages: list[InboxMessage]
+    next: int | None
+
+
+class ReadRequest(Model):
+    """A human has read these messages, named by their sequences in `@human-governor`."""
+
+    sequences: Annotated[list[Sequence], Field(min_length=1, max_length=1_000)]
+
+
+class ReadAnswer(Model):
+    """`missing` are those that are not in the inbox: there is no such message, or it died before anybody read it."""
+
+    read: list[int]
+    missing: list[int]

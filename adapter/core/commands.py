@@ -138,6 +138,13 @@ class CancelReplay:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkRead:
+    """The Human Governor has read these messages."""
+
+    message_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: leases may have lapsed, waiting deliveries may be ready or expired, alerts due."""
 
@@ -176,8 +183,8 @@ class NoteWritten:
 
 
 _OfTheDead = Replay | Resolve | StartReplay | CancelReplay
-_OfTheTopology = ProposeTopology | DecideTopology | TakeFile | NoteWritten
-Command = Send | SendBatch | Claim | Unpark | Ack | Nack | GiveBack | Extend | _OfTheDead | _OfTheTopology | Tick
+_OfHumans = ProposeTopology | DecideTopology | TakeFile | NoteWritten | MarkRead
+Command = Send | SendBatch | Claim | Unpark | Ack | Nack | GiveBack | Extend | _OfTheDead | _OfHumans | Tick
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ It lives in the writer's thread and is asked for one group of commands at a time
 commit them; what it holds in memory mirrors the committed rows plus that group. If the commit fails, it is thrown
 away and made anew from the store, so that memory never runs ahead of the disk.
 
-Its parts decide: `sending`, `handing`, `settling`, `reviving`, `replaying`, `enrolling`, `pruning`, `announcing`. Here
-they are put together.
+Its parts decide: `sending`, `handing`, `settling`, `reviving`, `replaying`, `enrolling`, `inbox`, `pruning`,
+`announcing`. Here they are put together.
 """
 
 from typing import Any, Final
@@ -16,6 +16,7 @@ from adapter.core.commands import Command, HandedOver, Send, SendBatch, Snapshot
 from adapter.core.delivery import Delivery, State
 from adapter.core.enrolling import Enrolling
 from adapter.core.handing import Handing
+from adapter.core.inbox import Inbox
 from adapter.core.mailbox import Mailbox
 from adapter.core.places import Places
 from adapter.core.policy import Now, Policy
@@ -58,6 +59,7 @@ class Exchange:
             reviving,
             Replaying(books, snapshot, reviving.replay, now),
             Enrolling(books, snapshot),
+            Inbox(books),
             self._pruning,
             self._announcing,
         )

@@ -93,6 +93,13 @@ class Mailbox:
         """It is processed."""
         self._end(delivery, Event.ACK)
 
+    def take(self, delivery: Delivery) -> None:
+        """Its recipient takes it out of turn, and has processed it."""
+        if delivery.state is State.QUEUED:
+            delivery.move(Event.LEASE)
+            delivery.handovers += 1
+        self._end(delivery, Event.ACK)
+
     def refuse(self, delivery: Delivery) -> None:
         """Its recipient will never take it."""
         self._end(delivery, Event.REFUSE)

@@ -2,6 +2,7 @@
 
 from adapter.http.browse import Browse
 from adapter.http.dead_letters import DeadLetters
+from adapter.http.governor import GovernorInbox
 from adapter.http.health import METRICS_TYPE, Health
 from adapter.http.receive import Receive
 from adapter.http.replays import Replays
@@ -140,5 +141,27 @@ def _decisions(topology: TopologyVersions) -> list[Route]:
             "POST", link.ROOT + topology_wire.WRITTEN_PATH, "note_topology_written",
             "`multiclaw.toml` says what is in force.", topology.written, {200: topology_wire.TopologyVersion},
             problems=problems,
+        ),
+    ]  # fmt: skip
+
+
+def inbox_routes(inbox: GovernorInbox) -> list[Route]:
+    """What only humans ask for: no sidecar has these routes."""
+    problems = (*_SIGNED, *_STORE, "not-permitted")
+    limit = {"type": "integer", "minimum": 1, "maximum": link.INBOX_MESSAGES_MAX, "default": link.INBOX_MESSAGES_MAX}
+    return [
+        Route(
+            "GET", link.INBOX_PATH, "read_inbox", "The Human Governor's inbox, for the Governor's key.", inbox.inbox,
+            {200: link.InboxPage},
+            query=(
+                Query("all", {"type": "boolean", "default": False}, "what has been read, too"),
+                Query("limit", limit, "most to give"),
+                Query("after", {"type": "integer", "minimum": 0}, "`next` of an earlier page"),
+            ),
+            problems=problems,
+        ),
+        Route(
+            "POST", link.READ_PATH, "mark_read", "A human has read these messages.", inbox.read,
+            {200: link.ReadAnswer}, body=link.ReadRequest, problems=problems,
         ),
     ]  # fmt: skip

@@ -73,6 +73,19 @@ UPDATE deliveries SET
 FROM (VALUES {rows}) AS new
 WHERE deliveries.message_id = new.column1 AND deliveries.recipient_id = new.column2
 
+-- name: message_at
+SELECT id FROM messages WHERE channel_id = ? AND sequence = ?
+
+-- name: inbox
+SELECT m.sequence, m.sequence, d.state, m.envelope
+FROM messages AS m CROSS JOIN deliveries AS d ON d.message_id = m.id AND d.recipient_id = ?
+WHERE m.channel_id = ? AND m.sequence > ? ORDER BY m.sequence LIMIT ?
+
+-- name: inbox_unread
+SELECT d.message_id, m.sequence, d.state, m.envelope
+FROM deliveries AS d INDEXED BY deliveries_live CROSS JOIN messages AS m ON m.id = d.message_id
+WHERE d.state < 2 AND d.recipient_id = ? AND d.message_id > ? ORDER BY d.message_id LIMIT ?
+
 -- name: range
 SELECT sequence, envelope FROM messages WHERE channel_id = ? AND sequence BETWEEN ? AND ? ORDER BY sequence LIMIT ?
 

@@ -1,0 +1,44 @@
+"""The Human Governor's inbox: a human marks messages as read, in any order. Part of the exchange.
+
+A message is read as others are processed: it is handed out and acked, here in one act.
+"""
+
+from collections.abc import Mapping
+
+from adapter.core.books import Books, Decide
+from adapter.core.commands import MarkRead
+from adapter.core.delivery import State
+from adapter.core.policy import Now
+from adapter.core.ports import StoreTransaction
+from shared.names import GOVERNOR
+
+
+class Inbox:
+    """Decides on what a human has read."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    def handlers(self) -> Mapping[type, Decide]:
+        """See `Part`."""
+        return {MarkRead: self.read}
+
+    def next_due_us(self) -> None:
+        """See `Part`: humans have no deadline."""
+
+    def tick(self, store: StoreTransaction, now: Now) -> None:
+        """See `Part`."""
+
+    def read(self, mark: MarkRead, store: StoreTransaction, now: Now) -> list[int]:
+        """Those of the messages that are read now, whoever read them. A dead one is not, and neither is another's."""
+        mailbox, changes = self._books.mailbox(GOVERNOR), self._books.changes
+        read = []
+        for message_id in mark.message_ids:
+            delivery = mailbox.live.get(message_id) or changes.delivery((message_id, GOVERNOR), store)
+            if delivery is None or delivery.state is State.DEAD:
+                continue
+            if delivery.state is not State.ACKED:
+                mailbox.take(delivery)
+                changes.touch(store, now, delivery)
+            read.append(message_id)
+        return read
