@@ -20,6 +20,7 @@ from adapter.http.health import Health
 from adapter.http.receive import Receive
 from adapter.http.replays import Replays
 from adapter.http.roster import Roster
+from adapter.http.scheduled import Scheduled
 from adapter.http.submit import Submit
 from adapter.http.surface import inbox_routes, routes
 from adapter.http.topology import TopologyVersions
@@ -60,7 +61,8 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         dead_letters = DeadLetters(broker, store, roster, clock)
         replays, browse = Replays(broker, store, roster), Browse(store, roster, registry)
         topology = TopologyVersions(broker, store, roster)
-        table = routes(submit, receive, browse, dead_letters, replays, topology, Health(store, warnings))
+        health, scheduled = Health(store, warnings), Scheduled(broker, store, roster)
+        table = routes(submit, receive, browse, dead_letters, replays, topology, health, scheduled=scheduled)
         table += inbox_routes(GovernorInbox(broker, store))
         service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)
         runner = await stack.enter_async_context(serving(service.server()))

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from adapter.core import delivery, membership, replay_job
+from adapter.core import appointment, delivery, membership, replay_job
 
 DOCUMENT: Final = Path(__file__).with_name("ARCHITECTURE.md")
 BEGIN: Final = "<!-- state diagrams: written by `python -m docs.state_diagrams` -->\n"
@@ -32,6 +32,7 @@ class Machine:
 
 MACHINES: Final = (
     Machine("A delivery", "adapter/core/delivery.py", delivery.State, delivery.TRANSITIONS, delivery.REASONS),
+    Machine("A scheduled send", "adapter/core/appointment.py", appointment.AppointmentState, appointment.TRANSITIONS),
     Machine("A replay job", "adapter/core/replay_job.py", replay_job.JobState, replay_job.TRANSITIONS),
     Machine("A version of the topology", "adapter/core/membership.py", membership.Standing, membership.TRANSITIONS),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, RootModel
 
 from shared.envelope import Content, IdempotencyKey, Name, StoredEnvelope
 from shared.limits import BATCH_MESSAGES_MAX, LEASE_SECONDS_MAX, REASON_CHARS_MAX
@@ -57,6 +57,19 @@ class Queued(Model):
     idempotency_key: str
 
 
+class Scheduled(Model):
+    """Committed by the adapter, to be sent at its time: 202. `duplicate` if it was scheduled before."""
+
+    status: Literal["scheduled"]
+    deliver_at: str
+    idempotency_key: str
+    duplicate: bool
+
+
+class Later(RootModel[Queued | Scheduled]):
+    """Committed, and not sent yet: it waits in the sidecar's outbox for the adapter, or at the adapter for its time."""
+
+
 class ProblemDocument(Model):
     """RFC 9457, with what a caller needs to act. Further members belong to the kind: `errors`, `stale`, `allowed`."""
 
@@ -83,7 +96,7 @@ class Outcome(Model):
     """What became of one send of a batch: the status and body it would have had alone."""
 
     code: int
-    answer: Accepted | Queued | None = None
+    answer: Accepted | Queued | Scheduled | None = None
     problem: ProblemDocument | None = None
 
 

@@ -85,6 +85,9 @@ class Content(Model):
         default=None, description="when the work is due; past it, or past `expires_at`, the message is not delivered"
     )
     expires_at: Moment | None = Field(default=None, description="when the message is of no use any more")
+    deliver_at: Moment | None = Field(
+        default=None, description="not to be sent before; up to 30 days ahead, and a time that has passed means now"
+    )
     context: Any = Field(default=None, description="what a cold-started receiver needs")
     replaces: Replaced | None = Field(
         default=None, description="the open dead letter that this message is sent in the stead of; by the orchestrator"

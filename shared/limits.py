@@ -39,6 +39,14 @@ RESULT_BYTES_MAX: Final = 16 * 1024
 LEASE_SECONDS_MAX: Final = 3_600.0
 """Longest lease after an extension."""
 
+SCHEDULE_AHEAD_DAYS_MAX: Final = 30
+"""How far ahead a message may be scheduled: as long as messages are kept. What is planned for longer than that belongs
+into a calendar that people look at."""
+
+SCHEDULED_PER_SENDER_MAX: Final = 1_000
+"""Scheduled messages of one sender, those that failed included: as many as an outbox holds. The adapter keeps the key
+of each in memory, some 200 bytes."""
+
 SIGNATURE_AGE_SECONDS_MAX: Final = 300.0
 """A signature older (or newer) than this is refused. Messages are signed when they leave the outbox, so the
 age is that of one request; keys are remembered as long as their messages, which is far longer."""

@@ -53,6 +53,8 @@ KINDS: Final[dict[str, Kind]] = {
     "expired": Kind(422, "The message had expired before it was sent"),
     "held-back": Kind(424, "An earlier message of the same request must be sent first", retryable=True),
     "queue-full": Kind(429, "A recipient's queue is full", retryable=True),
+    "not-scheduled": Kind(409, "The message is not scheduled any more"),
+    "schedule-full": Kind(429, "Too many messages of this sender are scheduled"),
     "rate-limited": Kind(429, "The sender is faster than it may be", retryable=True),
     "too-many-replays": Kind(429, "As many replays run as may", retryable=True),
     "too-many-proposals": Kind(429, "Too many proposals wait for a human"),

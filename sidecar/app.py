@@ -34,6 +34,7 @@ from sidecar.gateway.dead_letters import DeadLetters
 from sidecar.gateway.emergencies import Emergencies
 from sidecar.gateway.receiving import Receiving
 from sidecar.gateway.replays import Replays
+from sidecar.gateway.scheduled import Scheduled
 from sidecar.gateway.sending import Sending
 from sidecar.gateway.state import State
 from sidecar.gateway.table import routes
@@ -114,7 +115,7 @@ class _Sidecar:
         )
         state = State(agent, store, self._outbox, self._deferred, self._breaker, self._poller, counters)
         table = routes(
-            Sending(agent, limits.envelope_bytes_max, self._sender),
+            Sending(agent, limits.envelope_bytes_max, self._sender, clock),
             Receiving(self._receiver, acknowledger, limits.poll_wait_seconds_max),
             Viewing(self._link),
             DeadLetters(self._link),
@@ -122,6 +123,7 @@ class _Sidecar:
             state,
             Emergencies(agent, Journal("multiclaw-sidecar", config.sidecar_state(agent), clock)),
             topology=Topology(self._link),
+            scheduled=Scheduled(self._link),
             envelope_bytes_max=limits.envelope_bytes_max,
         )
         self.service = Service(f"Multiclaw sidecar of {agent}", table, check)

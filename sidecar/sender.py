@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from itertools import islice
 
 from shared.limits import BATCH_MESSAGES_MAX
@@ -157,7 +158,7 @@ class Sender:
     def _count(self, outcome: Outcome) -> None:
         if outcome.verdict is not Verdict.ACCEPTED:
             self._counters.sends_refused += 1
-        elif outcome.code == 202:
+        elif outcome.code == HTTPStatus.ACCEPTED and (outcome.answer or {}).get("status") == "queued":
             self._counters.sends_queued += 1
         else:
             self._counters.sends_accepted += 1

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.core.alarms import Alarm
+from adapter.core.appointment import Appointment
 from adapter.core.dead_letters import Filter
 from adapter.core.delivery import Delivery
 from adapter.core.membership import NOBODY, FileState, Standing, TopologyVersion
@@ -19,7 +20,7 @@ class Send:
     """An envelope that passed every check that needs no store. `expires_at_us` is the wall time of its end, from what
     the sender wrote.
 
-    `rate_class` is whose rate it counts against.
+    `rate_class` is whose rate it counts against. `deliver_at_us` is the wall time before which it is not to be sent.
     """
 
     envelope: dict[str, Any]
@@ -32,6 +33,7 @@ class Send:
     rate_class: str
     keep_forever: bool
     expires_at_us: int | None
+    deliver_at_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,14 @@ class MarkRead:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelScheduled:
+    """This scheduled send is not to be sent."""
+
+    sender: str
+    idempotency_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: leases may have lapsed, waiting deliveries may be ready or expired, alerts due."""
 
@@ -184,7 +194,8 @@ class NoteWritten:
 
 _OfTheDead = Replay | Resolve | StartReplay | CancelReplay
 _OfHumans = ProposeTopology | DecideTopology | TakeFile | NoteWritten | MarkRead
-Command = Send | SendBatch | Claim | Unpark | Ack | Nack | GiveBack | Extend | _OfTheDead | _OfHumans | Tick
+_OfASender = Send | SendBatch | CancelScheduled
+Command = _OfASender | Claim | Unpark | Ack | Nack | GiveBack | Extend | _OfTheDead | _OfHumans | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +221,14 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A send is committed to the timetable; `duplicate` when it had been before."""
+
+    duplicate: bool
+    deliver_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class HandedOver:
     """One message in its receiver's hands."""
 
@@ -221,7 +240,7 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Where a nacked, replayed or resolved delivery went."""
+    """Where a nacked, replayed or resolved delivery went, or a scheduled send."""
 
     status: str
 
@@ -263,6 +282,17 @@ class NewMessage:
     envelope: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduledSend:
+    """A send that waits for its time, or has failed at it, for a `reason` that is a kind of problem."""
+
+    appointment: Appointment
+    send: Send
+    accepted_at_us: int
+    reason: str | None = None
+    detail: str | None = None
+
+
 @dataclass(slots=True)
 class Snapshot:
     """What the exchange needs to know of the store when it starts.
@@ -283,6 +313,7 @@ class Snapshot:
     replays: list[ReplayJob] = field(default_factory=list)
     topologies: list[TopologyVersion] = field(default_factory=list)
     last_topology: int = 0
+    appointments: list[Appointment] = field(default_factory=list)
 
     @property
     def applied(self) -> list[TopologyVersion]:

@@ -4,8 +4,8 @@ It lives in the writer's thread and is asked for one group of commands at a time
 commit them; what it holds in memory mirrors the committed rows plus that group. If the commit fails, it is thrown
 away and made anew from the store, so that memory never runs ahead of the disk.
 
-Its parts decide: `sending`, `handing`, `settling`, `reviving`, `replaying`, `enrolling`, `inbox`, `pruning`,
-`announcing`. Here they are put together.
+Its parts decide: `sending`, `scheduling`, `handing`, `settling`, `reviving`, `replaying`, `enrolling`, `inbox`,
+`pruning`, `announcing`. Here they are put together.
 """
 
 from typing import Any, Final
@@ -25,8 +25,10 @@ from adapter.core.pruning import Pruning, PruningFigures
 from adapter.core.replaying import Replaying
 from adapter.core.reviving import Reviving
 from adapter.core.routing import Topology
+from adapter.core.scheduling import Scheduling
 from adapter.core.sending import Sending
 from adapter.core.settling import Settling
+from adapter.core.timetable import Timetable
 from shared.limits import LEASE_SECONDS_MAX
 from shared.problems import Problem
 from shared.times import MICROSECONDS
@@ -47,7 +49,8 @@ class Exchange:
         mailboxes = {agent: Mailbox(agent) for agent in topology.roles}
         self._books = books = Books(topology, policy, Places(snapshot), mailboxes)
         self._load(snapshot.live, now)
-        self._sending = sending = Sending(books)
+        timetable = Timetable(snapshot.appointments, now)
+        self._sending = sending = Sending(books, timetable)
         self._handing = Handing(books)
         reviving = Reviving(books)
         self._announcing = Announcing(books, snapshot, sending.announce, now)
@@ -57,6 +60,7 @@ class Exchange:
             self._handing,
             Settling(books),
             reviving,
+            Scheduling(books, timetable, sending.release),
             Replaying(books, snapshot, reviving.replay, now),
             Enrolling(books, snapshot),
             Inbox(books),

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from adapter.core.alarms import Alarm
-from adapter.core.commands import NewMessage, StoredSend
+from adapter.core.commands import NewMessage, ScheduledSend, StoredSend
 from adapter.core.dead_letters import DeadLetter, Filter
 from adapter.core.delivery import Delivery
 from adapter.core.membership import TopologyVersion
@@ -63,6 +63,15 @@ class StoreTransaction(Protocol):
 
     def save_tallies(self, tallies: Mapping[Alarm, Tally | None]) -> None:
         """Store how often these alarms were raised; forget those that have no tally any more."""
+
+    def find_scheduled(self, sender: str, idempotency_key: bytes) -> ScheduledSend | None:
+        """The scheduled send of this key, failed or cancelled ones included."""
+
+    def save_scheduled(self, scheduled: ScheduledSend) -> None:
+        """Store it as it is now: one for each sender and key. Of cancelled ones only the newest are kept."""
+
+    def drop_scheduled(self, sender: str, idempotency_key: bytes) -> None:
+        """It was sent: forget it here."""
 
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """Store the newest sequence of these channels, and the newest message id."""

@@ -5,12 +5,13 @@ Who the recipients are is decided here, inside the transaction, so that a send n
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from adapter.core.admission import Verdict
 from adapter.core.alarms import Alarm, AlarmKind
 from adapter.core.books import Books, Decide
-from adapter.core.commands import RecipientReport, Send, SendBatch, Sent, StoredSend
+from adapter.core.commands import RecipientReport, Scheduled, Send, SendBatch, Sent, StoredSend
+from adapter.core.dead_letters import DeadLetter
 from adapter.core.delivery import Delivery, Event, State
 from adapter.core.expiry import expired
 from adapter.core.policy import Now
@@ -19,8 +20,10 @@ from adapter.core.rates import Allowances, too_fast
 from adapter.core.replies import inherit
 from adapter.core.resending import replaced_letter
 from adapter.core.reviving import RETRY_AFTER_FULL_SECONDS
+from adapter.core.timetable import Timetable
 from shared.names import ADAPTER
 from shared.problems import Problem
+from shared.scheduled import check_times
 
 _RESERVE_USED_UP: Final = "its reserve is used up"
 
@@ -38,7 +41,15 @@ class _Place:
 class _Batch:
     """The outcomes of one request's sends."""
 
-    outcomes: list["_Place | Problem"]
+    outcomes: list["_Place | Scheduled | Problem"]
+
+
+class _Arrival(NamedTuple):
+    """A new message before it is stored: whole, what becomes of it at each recipient's queue, and what it replaces."""
+
+    envelope: dict[str, Any]
+    verdicts: list[tuple[str, Verdict]]
+    replaces: DeadLetter | None
 
 
 def held_back() -> Problem:
@@ -49,8 +60,9 @@ def held_back() -> Problem:
 class Sending:
     """Takes messages in."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: Books, timetable: Timetable) -> None:
         self._books = books
+        self._timetable = timetable
         self._allowances = Allowances(books.policy.rates)
 
     def handlers(self) -> Mapping[type, Decide]:
@@ -63,30 +75,28 @@ class Sending:
     def tick(self, store: StoreTransaction, now: Now) -> None:
         """See `Part`."""
 
-    def send(self, send: Send, store: StoreTransaction, now: Now) -> _Place:
-        """A place; `reported` makes the answer of it."""
+    def send(self, send: Send, store: StoreTransaction, now: Now) -> _Place | Scheduled:
+        """A place, of which `reported` makes the answer; or that it waits for its time."""
         known = store.find_send(send.sender, send.idempotency_key)
         if known is not None:
             return self._again(send, known, store)
-        recipients = self._books.topology.recipients(send.channel, send.sender)
-        if send.expires_at_us is not None and send.expires_at_us <= now.wall_us:
-            raise expired(send.envelope)
-        letter = replaced_letter(send, recipients, self._books, store)
-        envelope = inherit(send, self._books.places.last, store.envelope_at)
-        verdicts = [self._verdict(recipient, critical=send.critical) for recipient in recipients]
+        if send.deliver_at_us is not None or self._timetable.holds(send.sender, send.idempotency_key):
+            scheduled = self._schedule(send, store, now)
+            if scheduled is not None:
+                return scheduled
+        arrival = self._arrival(send, store, now)
         self._check_rate(send, now)
-        stored = self._books.places.give(send, envelope, store, now)
-        if letter is not None:
-            self._books.changes.close(letter, "resent", now, replaced_by=(stored.channel, stored.sequence))
-        deliveries = [
-            self._deliver(send, stored.message_id, recipient, verdict, store, now)
-            for recipient, verdict in zip(recipients, verdicts, strict=True)
-        ]
-        return _Place(stored, deliveries, duplicate=False)
+        return self._take(send, arrival, store, now)
+
+    def release(self, send: Send, store: StoreTransaction, now: Now) -> None:
+        """Send what has waited for its time, or raise what stands in the way now; its rate was counted before."""
+        if send.sender not in self._books.topology.roles:
+            raise Problem("not-a-member", f"{send.sender!r} is no agent any more.")
+        self._take(send, self._arrival(send, store, now), store, now)
 
     def send_batch(self, batch: SendBatch, store: StoreTransaction, now: Now) -> _Batch:
         """Outcomes in order; after one that must be tried again, none is taken."""
-        outcomes: list[_Place | Problem] = []
+        outcomes: list[_Place | Scheduled | Problem] = []
         for send in batch.sends:
             if outcomes and isinstance(outcomes[-1], Problem) and outcomes[-1].retryable:
                 outcomes.append(held_back())
@@ -115,6 +125,38 @@ class Sending:
         if isinstance(outcome, _Batch):
             return [self.reported(one) for one in outcome.outcomes]
         return self._report(outcome) if isinstance(outcome, _Place) else outcome
+
+    def _schedule(self, send: Send, store: StoreTransaction, now: Now) -> Scheduled | None:
+        """What the timetable says to it; None if it is to be sent now."""
+        again = self._timetable.again(send, store)
+        if again is not None or send.deliver_at_us is None or send.deliver_at_us <= now.wall_us:
+            return again
+        check_times(send.envelope, now.wall_us)
+        recipients = self._books.topology.recipients(send.channel, send.sender)
+        replaced_letter(send, recipients, self._books, store)
+        inherit(send, self._books.places.last, store.envelope_at)
+        self._timetable.check_room(send.sender)
+        self._check_rate(send, now)
+        return self._timetable.add(send, send.deliver_at_us, store, now)
+
+    def _arrival(self, send: Send, store: StoreTransaction, now: Now) -> _Arrival:
+        """All that must be right with it, and everybody it is for; nothing is changed."""
+        recipients = self._books.topology.recipients(send.channel, send.sender)
+        if send.expires_at_us is not None and send.expires_at_us <= now.wall_us:
+            raise expired(send.envelope)
+        letter = replaced_letter(send, recipients, self._books, store)
+        envelope = inherit(send, self._books.places.last, store.envelope_at)
+        return _Arrival(envelope, [(one, self._verdict(one, critical=send.critical)) for one in recipients], letter)
+
+    def _take(self, send: Send, arrival: _Arrival, store: StoreTransaction, now: Now) -> _Place:
+        stored = self._books.places.give(send, arrival.envelope, store, now)
+        if arrival.replaces is not None:
+            self._books.changes.close(arrival.replaces, "resent", now, replaced_by=(stored.channel, stored.sequence))
+        deliveries = [
+            self._deliver(send, stored.message_id, recipient, verdict, store, now)
+            for recipient, verdict in arrival.verdicts
+        ]
+        return _Place(stored, deliveries, duplicate=False)
 
     def _again(self, send: Send, known: StoredSend, store: StoreTransaction) -> _Place:
         if known.content_sha256 != send.content_sha256:

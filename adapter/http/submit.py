@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from adapter.broker import Broker
-from adapter.core.commands import RecipientReport, Send, SendBatch, Sent
+from adapter.core.commands import RecipientReport, Scheduled, Send, SendBatch, Sent
 from adapter.core.contract import Registry, role_of
 from adapter.core.expiry import ends_at_us
 from adapter.core.routing import order_key
@@ -18,7 +18,7 @@ from shared.model import check
 from shared.problems import Problem
 from shared.signing import verify_envelope
 from shared.strict_json import encode
-from shared.times import iso
+from shared.times import from_iso, iso
 from shared.web.routes import Answer, Call, json_answer
 
 _log = logging.getLogger(__name__)
@@ -92,6 +92,7 @@ class Submit:
             rate_class=contract.rate_class,
             keep_forever=contract.definition.retention == "contract",
             expires_at_us=ends_at_us(model.deadline, model.expires_at),
+            deliver_at_us=None if model.deliver_at is None else from_iso(model.deliver_at),
         )
 
     def _check_size(self, envelope: dict[str, Any]) -> None:
@@ -106,9 +107,11 @@ def _comes_again(problem: Problem) -> bool:
     return problem.retryable or problem.kind == "internal"
 
 
-def _outcome(entry: Sent | Problem, envelope: dict[str, Any]) -> dict[str, Any]:
+def _outcome(entry: Sent | Scheduled | Problem, envelope: dict[str, Any]) -> dict[str, Any]:
     if isinstance(entry, Problem):
         return {"code": entry.status, "problem": entry.document()}
+    if isinstance(entry, Scheduled):
+        return {"code": 202, "answer": _scheduled(entry, envelope["idempotency_key"])}
     return {"code": 200 if entry.duplicate else 201, "answer": _accepted(entry, envelope["idempotency_key"])}
 
 
@@ -120,6 +123,15 @@ def _accepted(sent: Sent, key: str) -> dict[str, Any]:
         "timestamp_iso8601": iso(sent.accepted_at_us),
         "idempotency_key": key,
         "recipients": [_recipient(report) for report in sent.recipients],
+    }
+
+
+def _scheduled(scheduled: Scheduled, key: str) -> dict[str, Any]:
+    return {
+        "status": "scheduled",
+        "deliver_at": iso(scheduled.deliver_at_us),
+        "idempotency_key": key,
+        "duplicate": scheduled.duplicate,
     }
 
 

@@ -6,6 +6,7 @@ from adapter.http.governor import GovernorInbox
 from adapter.http.health import METRICS_TYPE, Health
 from adapter.http.receive import Receive
 from adapter.http.replays import Replays
+from adapter.http.scheduled import Scheduled
 from adapter.http.submit import Submit
 from adapter.http.topology import TopologyVersions
 from shared import link
@@ -25,6 +26,7 @@ from shared.api import (
 from shared.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, RESULT_BYTES_MAX
 from shared.web.dead_letters import dead_letter_routes, replay_routes
 from shared.web.routes import Query, Route
+from shared.web.scheduled import scheduled_routes
 from shared.web.topology import topology_routes
 
 _SIGNED = ("signature-invalid", "signature-stale")
@@ -33,13 +35,14 @@ _LEASE = (*_SIGNED, *_STORE, "stale-lease", "unknown-delivery")
 _OUTCOMES = (
     "sender-forged", "sender-not-allowed", "approval-required", "not-a-member", "unknown-recipient",
     "unknown-contract", "contract-violation", "idempotency-conflict", "expired", "held-back",
-    "queue-full", "not-permitted", "not-dead", "not-found", "rate-limited", "message-too-large",
+    "queue-full", "not-permitted", "not-dead", "not-found", "rate-limited", "schedule-full", "not-scheduled",
+    "message-too-large",
 )  # fmt: skip
 _ACK_BYTES_MAX = BATCH_MESSAGES_MAX * (RESULT_BYTES_MAX + 256)
 _SEQUENCE = {"type": "integer", "minimum": 1}
 
 
-def routes(
+def routes(  # noqa: PLR0913 - one parameter for each group of operations
     submit: Submit,
     receive: Receive,
     browse: Browse,
@@ -47,9 +50,12 @@ def routes(
     replays: Replays,
     topology: TopologyVersions,
     health: Health,
+    *,
+    scheduled: Scheduled,
 ) -> list[Route]:
     """The table."""
     return [
+        *scheduled_routes(link.ROOT, scheduled, (*_SIGNED, *_STORE)),
         *dead_letter_routes(link.ROOT, dead_letters, (*_SIGNED, *_STORE)),
         *replay_routes(link.ROOT, replays, (*_SIGNED, *_STORE)),
         *topology_routes(link.ROOT, topology, (*_SIGNED, *_STORE)),

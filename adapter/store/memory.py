@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from adapter.core.alarms import Alarm
-from adapter.core.commands import NewMessage, Snapshot, StoredSend
+from adapter.core.appointment import CANCELLED_KEPT_MAX, AppointmentState
+from adapter.core.commands import NewMessage, ScheduledSend, Snapshot, StoredSend
 from adapter.core.dead_letters import DeadLetter, Filter
 from adapter.core.delivery import Delivery, State
 from adapter.core.membership import Standing, TopologyVersion
@@ -30,6 +31,7 @@ class MemoryStore:
     replays: dict[str, ReplayJob] = field(default_factory=dict)
     topologies: dict[int, TopologyVersion] = field(default_factory=dict)
     tallies: dict[Alarm, Tally] = field(default_factory=dict)
+    scheduled: dict[tuple[str, bytes], ScheduledSend] = field(default_factory=dict)
     sequences: dict[str, int] = field(default_factory=dict)
     last_message_id: int = 0
     held: set[int] = field(default_factory=set)
@@ -43,6 +45,8 @@ class MemoryStore:
         live = [replace(row) for row in rows if row.state in {State.QUEUED, State.LEASED}]
         stamp_us = newest.accepted_at_us if newest else 0
         sequences, floors = dict(self.sequences), dict(self.floors)
+        all_of_them = (one.appointment for one in self.scheduled.values())
+        waiting = [one for one in all_of_them if one.standing is not AppointmentState.CANCELLED]
         versions = sorted(self.topologies)
         in_file = max((number for number in versions if self.topologies[number].in_file), default=0)
         topologies = [self.topologies[number] for number in versions if number >= in_file]
@@ -58,7 +62,16 @@ class MemoryStore:
             replays=sorted(self.replays.values(), key=lambda job: (job.created_at_us, job.id)),
             topologies=[each for each in topologies if each.standing not in {Standing.DENIED, Standing.STALE}],
             last_topology=max(versions, default=0),
+            appointments=sorted(waiting, key=lambda one: one.number),
         )
+
+    def keep_newest_cancelled(self) -> None:
+        """Forget those that were cancelled long ago: what is saved anew stands last."""
+        cancelled = [
+            key for key, one in self.scheduled.items() if one.appointment.standing is AppointmentState.CANCELLED
+        ]
+        for key in cancelled[:-CANCELLED_KEPT_MAX]:
+            del self.scheduled[key]
 
     def forget(self, message_id: int) -> None:
         """Remove a message and everything that refers to it."""
@@ -83,6 +96,7 @@ class MemoryTransaction:
         self._replays: dict[str, ReplayJob | None] = {}
         self._topologies: ChainMap[int, TopologyVersion] = ChainMap({}, store.topologies)
         self._tallies: dict[Alarm, Tally | None] = {}
+        self._scheduled: dict[tuple[str, bytes], ScheduledSend | None] = {}
         self._sequences: dict[str, int] = {}
         self._last_message_id = store.last_message_id
         self._held: set[int] = set()
@@ -181,6 +195,21 @@ class MemoryTransaction:
         """See `StoreTransaction`."""
         self._replays.update(dict.fromkeys(ids))
 
+    def find_scheduled(self, sender: str, idempotency_key: bytes) -> ScheduledSend | None:
+        """See `StoreTransaction`."""
+        key = sender, idempotency_key
+        return self._scheduled[key] if key in self._scheduled else self._store.scheduled.get(key)
+
+    def save_scheduled(self, scheduled: ScheduledSend) -> None:
+        """See `StoreTransaction`."""
+        key = scheduled.appointment.sender, scheduled.appointment.idempotency_key
+        self._scheduled.pop(key, None)
+        self._scheduled[key] = scheduled
+
+    def drop_scheduled(self, sender: str, idempotency_key: bytes) -> None:
+        """See `StoreTransaction`."""
+        self._scheduled[sender, idempotency_key] = None
+
     def save_tallies(self, tallies: Mapping[Alarm, Tally | None]) -> None:
         """See `StoreTransaction`."""
         self._tallies.update({alarm: tally and _copy(tally) for alarm, tally in tallies.items()})
@@ -251,6 +280,11 @@ class MemoryTransaction:
         store.topologies |= self._topologies.maps[0]
         tallies = store.tallies | self._tallies
         store.tallies = {alarm: tally for alarm, tally in tallies.items() if tally is not None}
+        for key, scheduled in self._scheduled.items():
+            store.scheduled.pop(key, None)
+            if scheduled is not None:
+                store.scheduled[key] = scheduled
+        store.keep_newest_cancelled()
         store.sequences |= self._sequences
         store.last_message_id = self._last_message_id
         store.held |= self._held

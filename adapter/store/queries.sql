@@ -252,3 +252,33 @@ ORDER BY version
 SELECT version, base, membership, changes, source, proposed_by, reason, proposed_at_us, standing,
        decided_by, decided_at_us, note, in_file
 FROM topologies WHERE version < ? ORDER BY version DESC LIMIT ?
+
+-- name: appointments
+SELECT number, sender_id, idempotency_key, deliver_at_us, standing
+FROM scheduled INDEXED BY scheduled_by_time WHERE standing <> 'cancelled'
+
+-- name: find_scheduled
+SELECT number, sender_id, idempotency_key, deliver_at_us, standing, channel_id, accepted_at_us, reason, detail,
+       content_sha256, order_key, critical, rate_class, keep_forever, expires_at_us, envelope
+FROM scheduled WHERE idempotency_key = ? AND sender_id = ?
+
+-- name: save_scheduled
+REPLACE INTO scheduled (number, sender_id, idempotency_key, deliver_at_us, standing, channel_id, accepted_at_us, reason,
+                        detail, content_sha256, order_key, critical, rate_class, keep_forever, expires_at_us, envelope)
+VALUES {rows}
+
+-- name: drop_scheduled
+DELETE FROM scheduled WHERE idempotency_key = ? AND sender_id = ?
+
+-- name: cancelled_long_ago
+SELECT id FROM scheduled INDEXED BY scheduled_cancelled WHERE standing = 'cancelled' ORDER BY id DESC LIMIT 1 OFFSET ?
+
+-- name: forget_cancelled
+DELETE FROM scheduled INDEXED BY scheduled_cancelled WHERE standing = 'cancelled' AND id <= ?
+
+-- name: list_scheduled
+SELECT number, sender_id, idempotency_key, deliver_at_us, standing, channel_id, accepted_at_us, reason, detail,
+       json_extract(CAST(envelope AS TEXT), '$.type'), json_extract(CAST(envelope AS TEXT), '$.task_id')
+FROM scheduled INDEXED BY scheduled_by_time
+WHERE standing <> 'cancelled' AND (deliver_at_us, number) > (?, ?) AND sender_id = coalesce(?, sender_id)
+ORDER BY deliver_at_us, number LIMIT ?

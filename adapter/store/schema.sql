@@ -161,3 +161,29 @@ CREATE TABLE IF NOT EXISTS topologies (
 ) STRICT;
 
 CREATE INDEX IF NOT EXISTS topologies_in_file ON topologies (version) WHERE in_file = 1;
+-- Sends that wait for their time (adapter/core/appointment.py). standing: 'scheduled', 'failed', 'cancelled'; a row
+-- goes when its send becomes a message. number: order of acceptance. The envelope is the one that was sent; of a
+-- cancelled one only the key is kept. A row that is replaced gets a new id, so ids tell what was cancelled last.
+CREATE TABLE IF NOT EXISTS scheduled (
+    id INTEGER PRIMARY KEY,
+    number INTEGER NOT NULL,
+    sender_id INTEGER NOT NULL,
+    idempotency_key BLOB NOT NULL,
+    deliver_at_us INTEGER NOT NULL,
+    standing TEXT NOT NULL,
+    channel_id INTEGER NOT NULL,
+    accepted_at_us INTEGER NOT NULL,
+    reason TEXT,
+    detail TEXT,
+    content_sha256 BLOB NOT NULL,
+    order_key INTEGER NOT NULL,
+    critical INTEGER NOT NULL,
+    rate_class TEXT NOT NULL,
+    keep_forever INTEGER NOT NULL,
+    expires_at_us INTEGER,
+    envelope BLOB NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX IF NOT EXISTS scheduled_by_key ON scheduled (idempotency_key, sender_id);
+CREATE INDEX IF NOT EXISTS scheduled_by_time ON scheduled (deliver_at_us, number) WHERE standing <> 'cancelled';
+CREATE INDEX IF NOT EXISTS scheduled_cancelled ON scheduled (id) WHERE standing = 'cancelled';

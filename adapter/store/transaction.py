@@ -4,7 +4,8 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from adapter.core.alarms import Alarm
-from adapter.core.commands import NewMessage, Snapshot, StoredSend
+from adapter.core.appointment import AppointmentState
+from adapter.core.commands import NewMessage, ScheduledSend, Snapshot, StoredSend
 from adapter.core.dead_letters import DeadLetter, Filter
 from adapter.core.delivery import Delivery, State
 from adapter.core.membership import TopologyVersion
@@ -17,6 +18,7 @@ from adapter.store.pruning import forget, read_floors, read_held, read_retained
 from adapter.store.queries import SQL
 from adapter.store.replays import read_replays, replay_row
 from adapter.store.rows import Row, read_rows, write_rows
+from adapter.store.schedule import forget_cancelled, read_appointments, read_scheduled, scheduled_row
 from adapter.store.tallies import read_tally, tally_row
 from adapter.store.topologies import read_topologies_that_count, read_topology, topology_row
 from shared.database import give_back, read_space
@@ -142,6 +144,22 @@ class SqliteTransaction:
         """See `StoreTransaction`."""
         write_rows(self._connection, "drop_replays", [(job_id,) for job_id in ids])
 
+    def find_scheduled(self, sender: str, idempotency_key: bytes) -> ScheduledSend | None:
+        """See `StoreTransaction`."""
+        key = (idempotency_key, self.names.agent_ids.get(sender))
+        row = self._connection.execute(SQL["find_scheduled"], key).fetchone()
+        return None if row is None else read_scheduled(row, self.names)
+
+    def save_scheduled(self, scheduled: ScheduledSend) -> None:
+        """See `StoreTransaction`."""
+        write_rows(self._connection, "save_scheduled", [scheduled_row(scheduled, self.names)])
+        if scheduled.appointment.standing is AppointmentState.CANCELLED:
+            forget_cancelled(self._connection)
+
+    def drop_scheduled(self, sender: str, idempotency_key: bytes) -> None:
+        """See `StoreTransaction`."""
+        self._connection.execute(SQL["drop_scheduled"], (idempotency_key, self.names.agent_ids[sender]))
+
     def save_tallies(self, tallies: Mapping[Alarm, Tally | None]) -> None:
         """See `StoreTransaction`."""
         kept = [tally_row(alarm, tally) for alarm, tally in tallies.items() if tally is not None]
@@ -262,6 +280,7 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
         replays=read_replays(connection, names),
         topologies=read_topologies_that_count(connection),
         last_topology=connection.execute(SQL["last_topology"]).fetchone()[0] or 0,
+        appointments=read_appointments(connection, names),
     )
 
 

@@ -17,6 +17,7 @@ _VERBS: Final = {
     "demo": "multiclaw.demo.command",
     "send": "multiclaw.cli.messages",
     "recv": "multiclaw.cli.messages",
+    "scheduled": "multiclaw.cli.scheduled",
     "dead-letters": "multiclaw.cli.dead_letters",
     "adapter": "multiclaw.cli.processes",
     "sidecar": "multiclaw.cli.processes",

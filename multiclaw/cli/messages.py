@@ -31,14 +31,17 @@ def send(  # noqa: PLR0913 - one parameter for each option
     task: Annotated[str | None, typer.Option(metavar="ID", help="The task it is about.")] = None,
     thread: Annotated[str | None, typer.Option(metavar="ID", help="The conversation it belongs to.")] = None,
     key: Annotated[str | None, typer.Option(metavar="UUID", help="Repeats an earlier send, never doubles it.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Not before this RFC 3339 time.")] = None,
     config: ConfigPath = CONFIG_DEFAULT,
     as_json: AsJson = False,
 ) -> None:
-    """Send a message, and tell how far it got."""
+    """Send a message, now or at its time, and tell how far it got."""
     content = read_content(payload, payload_file)
 
     async def act(agent: Agent) -> Receipt:
-        return await agent.send(to, contract, content, task_id=task, thread_id=thread, idempotency_key=key)
+        return await agent.send(
+            to, contract, content, task_id=task, thread_id=thread, idempotency_key=key, deliver_at=at
+        )
 
     receipt = act_as(config, as_agent, act)
     print(json.dumps(receipt_document(receipt)) if as_json else receipt_sentence(receipt))

@@ -160,6 +160,26 @@ class Agent:
         """The whole tree a task belongs to, as the API's `LineageView`."""
         return dict(await self._opened.transport.get(f"/v1/tasks/{quote(task_id, safe='')}/lineage"))
 
+    async def scheduled(
+        self, *, sender: str | None = None, limit: int = 100, after: str | None = None
+    ) -> dict[str, Any]:
+        """Your messages that wait for their `deliver_at`, or failed at it, in the order of their times.
+
+        For the orchestrator everybody's, or those of `sender`. `next` of the answer is `after` of the next page.
+        """
+        filters = {"sender": sender, "limit": limit, "after": after}
+        query = {name: value for name, value in filters.items() if value is not None}
+        return dict(await self._opened.transport.get("/v1/scheduled", query))
+
+    async def cancel_scheduled(self, key: str, *, sender: str | None = None) -> dict[str, Any]:
+        """Have a scheduled message not sent, by its key; `sender` is for the orchestrator. Twice does no harm.
+
+        Raises `Refused` with the type `not-scheduled` where it was sent already.
+        """
+        whose = "" if sender is None else f"?sender={quote(sender, safe='')}"
+        path = f"/v1/scheduled/{quote(key, safe='')}{whose}"
+        return dict(await self._opened.transport.call("DELETE", path))
+
     @property
     def dead_letters(self) -> DeadLetters:
         """What to do about deliveries that died; for the orchestrator."""

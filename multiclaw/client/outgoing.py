@@ -26,6 +26,7 @@ class SendFields(TypedDict, total=False):
     parent_task_id: str | None
     deadline: str | datetime | None
     expires_at: str | datetime | None
+    deliver_at: str | datetime | None
     context: Any
     receipts: list[dict[str, Any]] | None
     replaces: dict[str, Any] | None
@@ -60,16 +61,18 @@ class Receipt:
     """A send that is committed.
 
     `accepted` and `duplicate` (a send with this key had been accepted before): by the adapter, with `channel`,
-    `sequence`, `timestamp` and `recipients`. `queued`: by the sidecar's outbox, with `outbox_position`.
+    `sequence`, `timestamp` and `recipients`. `queued`: by the sidecar's outbox, with `outbox_position`. `scheduled`: by
+    the adapter, to be sent at `deliver_at`.
     """
 
-    status: Literal["accepted", "duplicate", "queued"]
+    status: Literal["accepted", "duplicate", "queued", "scheduled"]
     key: str
     channel: str | None = None
     sequence: int | None = None
     timestamp: str | None = None
     recipients: tuple[Recipient, ...] = ()
     outbox_position: int | None = None
+    deliver_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ def receipt(answer: Mapping[str, Any]) -> Receipt:
         timestamp=answer.get("timestamp_iso8601"),
         recipients=tuple(_recipient(entry) for entry in answer.get("recipients", ())),
         outbox_position=answer.get("outbox_position"),
+        deliver_at=answer.get("deliver_at"),
     )
 
 

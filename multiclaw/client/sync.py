@@ -140,6 +140,14 @@ class SyncAgent:
             raise RuntimeError(_NOT_OPEN)
         return SyncDeadLetters(self._agent.dead_letters, self._call)
 
+    def scheduled(self, *, sender: str | None = None, limit: int = 100, after: str | None = None) -> dict[str, Any]:
+        """As `Agent.scheduled`."""
+        return self._call(self._agent.scheduled(sender=sender, limit=limit, after=after))
+
+    def cancel_scheduled(self, key: str, *, sender: str | None = None) -> dict[str, Any]:
+        """As `Agent.cancel_scheduled`."""
+        return self._call(self._agent.cancel_scheduled(key, sender=sender))
+
     def emergency(self, kind: str, summary: str, details: Any = None) -> dict[str, Any]:
         """As `Agent.emergency`."""
         return self._call(self._agent.emergency(kind, summary, details))

@@ -12,11 +12,11 @@ from shared.api import (
     EmergencyRequest,
     ExtendAnswer,
     ExtendRequest,
+    Later,
     LineageView,
     NackAnswer,
     NackRequest,
     PollAnswer,
-    Queued,
     RangeAnswer,
     SendRequest,
     SidecarHealth,
@@ -25,11 +25,13 @@ from shared.api import (
 from shared.limits import BATCH_BYTES_MAX, POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
 from shared.web.dead_letters import dead_letter_routes, replay_routes
 from shared.web.routes import Query, Route
+from shared.web.scheduled import scheduled_routes
 from shared.web.topology import topology_routes
 from sidecar.gateway.dead_letters import DeadLetters
 from sidecar.gateway.emergencies import Emergencies
 from sidecar.gateway.receiving import MESSAGES_DEFAULT, Receiving
 from sidecar.gateway.replays import Replays
+from sidecar.gateway.scheduled import Scheduled
 from sidecar.gateway.sending import Sending
 from sidecar.gateway.state import METRICS_TYPE, State
 from sidecar.gateway.topology import Topology
@@ -38,7 +40,7 @@ from sidecar.gateway.viewing import Viewing
 _SEND_PROBLEMS: Final = (
     "sender-forged", "sender-not-allowed", "approval-required", "not-a-member", "unknown-recipient",
     "unknown-contract", "contract-violation", "idempotency-conflict", "expired", "queue-full", "outbox-full",
-    "not-permitted", "not-dead", "not-found", "store-unavailable",
+    "not-permitted", "not-dead", "not-found", "schedule-full", "not-scheduled", "store-unavailable",
 )  # fmt: skip
 _LINK_PROBLEMS: Final = ("adapter-unreachable", "store-unavailable", "shutting-down")
 
@@ -56,6 +58,7 @@ def routes(  # noqa: PLR0913 - one parameter for each group of operations
     emergencies: Emergencies,
     *,
     topology: Topology,
+    scheduled: Scheduled,
     envelope_bytes_max: int,
 ) -> list[Route]:
     """Every operation of the agents' API."""
@@ -67,6 +70,7 @@ def routes(  # noqa: PLR0913 - one parameter for each group of operations
         *dead_letter_routes("/v1", dead_letters, _LINK_PROBLEMS),
         *replay_routes("/v1", replays, _LINK_PROBLEMS),
         *topology_routes("/v1", topology, _LINK_PROBLEMS),
+        *scheduled_routes("/v1", scheduled, _LINK_PROBLEMS),
         *_states(state, emergencies),
     ]
 
@@ -75,7 +79,7 @@ def _sends(sending: Sending, bytes_max: int) -> list[Route]:
     return [
         Route(
             "POST", "/v1/messages", "send", "Send a message.", sending.one,
-            {201: Accepted, 200: Accepted, 202: Queued},
+            {201: Accepted, 200: Accepted, 202: Later},
             body=SendRequest, body_bytes_max=bytes_max, problems=_SEND_PROBLEMS,
         ),
         Route(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.api import Accepted, AckRequest, NackRequest, PollAnswer, ProblemDocument, Queued
+from shared.api import Accepted, AckRequest, NackRequest, PollAnswer, ProblemDocument, Queued, Scheduled
 from shared.envelope import Envelope, StoredEnvelope
 from shared.link import PollRequest
 from shared.model import Model, check
@@ -42,6 +42,7 @@ def test_every_golden_file_is_compared() -> None:
         ("envelope-stored.json", StoredEnvelope),
         ("accepted.json", Accepted),
         ("queued.json", Queued),
+        ("scheduled.json", Scheduled),
         ("poll-answer.json", PollAnswer),
         ("poll-request.json", PollRequest),
         ("ack-request.json", AckRequest),

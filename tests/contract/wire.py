@@ -13,7 +13,17 @@ from adapter.core.dead_letters import Filter
 from adapter.core.replay_job import ReplayJob
 from adapter.core.tallies import Telling
 from adapter.http.replays import job_view
-from shared.api import Accepted, AckRequest, Delivery, Gap, NackRequest, PollAnswer, Queued, RecipientStatus
+from shared.api import (
+    Accepted,
+    AckRequest,
+    Delivery,
+    Gap,
+    NackRequest,
+    PollAnswer,
+    Queued,
+    RecipientStatus,
+    Scheduled,
+)
 from shared.canonical import canonical
 from shared.envelope import StoredEnvelope, content_sha256
 from shared.keys import Key, Keyring
@@ -99,6 +109,11 @@ def accepted() -> Accepted:
     )
 
 
+def scheduled() -> Scheduled:
+    """The answer to a send that waits for its time."""
+    return Scheduled(status="scheduled", deliver_at=iso(NOW_US), idempotency_key=IDEMPOTENCY_KEY, duplicate=False)
+
+
 def polled() -> PollAnswer:
     """The answer to a poll."""
     delivery = Delivery(
@@ -133,6 +148,7 @@ def samples() -> dict[str, bytes]:
         "accepted.json": dump(accepted()),
         "queued.json": dump(Queued(status="queued", outbox_position=1, idempotency_key=IDEMPOTENCY_KEY)),
         "alert.json": escalated(),
+        "scheduled.json": dump(scheduled()),
         "poll-answer.json": dump(polled()),
         "poll-request.json": dump(PollRequest(wait=30.0, max=10)),
         "ack-request.json": dump(AckRequest(delivery_ids=["d-1"], results={"d-1": {"ok": True}})),

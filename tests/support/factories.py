@@ -20,6 +20,7 @@ from shared.identifiers import uuid7
 from shared.keys import Key, Keyring
 from shared.names import GOVERNOR
 from shared.signing import sign_envelope
+from shared.times import iso
 from tests.support.clock import START_SECONDS, us
 
 AGENTS = ("orchestrator", "pm", "engineering", "qa", "research", "growth")
@@ -74,9 +75,9 @@ def membership(agents: tuple[str, ...] = AGENTS, **channels: tuple[str, ...]) ->
 
 
 def send(sender: str = "pm", to: str = "product", **fields: Any) -> Send:
-    """A send command. `critical`, `rate_class`, `keep_forever` and `expires_at_us` are the command's; the rest is
-    the envelope's."""
-    own: dict[str, Any] = {"critical": False, "keep_forever": False, "expires_at_us": None}
+    """A send command. `critical`, `rate_class`, `keep_forever`, `expires_at_us` and `deliver_at_us` are the command's;
+    the rest is the envelope's."""
+    own: dict[str, Any] = {"critical": False, "keep_forever": False, "expires_at_us": None, "deliver_at_us": None}
     own["rate_class"] = "critical" if fields.get("critical") else "normal"
     own |= {name: fields.pop(name) for name in tuple(own) if name in fields}
     content = envelope(sender, to, **fields)
@@ -89,6 +90,14 @@ def send(sender: str = "pm", to: str = "product", **fields: Any) -> Send:
         order_key=order_key(content),
         **own,
     )
+
+
+def scheduled(sender: str = "pm", to: str = "product", *, at: float, **fields: Any) -> Send:
+    """A send command for a time, in seconds after the start; `expires` likewise."""
+    times = {"deliver_at": at} | ({"expires_at": fields.pop("expires")} if "expires" in fields else {})
+    told = {name: iso(START_US + us(seconds)) for name, seconds in times.items()}
+    own = {f"{name}_us": START_US + us(seconds) for name, seconds in times.items()}
+    return send(sender, to, **fields, **told, **own)
 
 
 def claim(recipient: str, count: int = 10, *, park: bool = False, ticket: int | None = None) -> Claim:

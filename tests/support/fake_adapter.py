@@ -69,6 +69,7 @@ class FakeAdapter:
     ready: bool = True
     forging: bool = False
     judge: Callable[[dict[str, Any]], Problem | None] = lambda _: None
+    answer: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda _: None
     before_submit: Callable[[], Problem | None] = lambda: None
     before_hand_over: Callable[[], None] = lambda: None
     gate: asyncio.Event = field(default_factory=asyncio.Event)
@@ -150,7 +151,7 @@ class FakeAdapter:
             verify_envelope(envelope, self.keyrings[envelope["sender"]], self.clock.wall_us())
             if problem := self.judge(envelope):
                 raise problem
-            return self._store(envelope)
+            return self.answer(envelope) or self._store(envelope)
         except Problem as problem:
             return {"code": problem.status, "problem": problem.document()}
 

@@ -230,6 +230,8 @@ class FakeSidecar:
         if message["to"] == "nowhere":
             raise FoundProblem(422, "unknown-recipient", field="/to")
         key = message["idempotency_key"]
+        if message.get("deliver_at") is not None:
+            return 202, {"status": "scheduled", "deliver_at": message["deliver_at"], "idempotency_key": key}
         if key in self.sent:
             return 200, {**self.sent[key], "status": "duplicate"}
         self.sent[key] = {

@@ -29,6 +29,8 @@ _WALKS = {
     "count_open_dead_letters": "SCAN dead_letters USING COVERING INDEX dead_letters_groups",
     "dead_letter_groups": "SCAN dead_letters USING COVERING INDEX dead_letters_groups",  # what is open, for a person
     "count_dead_letters": "SCAN dead_letters USING COVERING INDEX dead_letters_groups",  # once for each replay job
+    "appointments": "SCAN scheduled USING INDEX scheduled_by_time",  # a bounded number for each agent, at the start
+    "cancelled_long_ago": "SCAN scheduled USING COVERING INDEX scheduled_cancelled",  # a bounded number, to cancel one
     "replays": "SCAN replays",  # a bounded number
 }
 

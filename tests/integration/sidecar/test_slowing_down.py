@@ -28,10 +28,11 @@ def refuse(deployment: Deployment, *problems: Problem, payload: int | str = 0) -
         batch = len(deployment.fake.batches)
         if batch in refused_in:
             return Problem("held-back", "Behind.")
-        if envelope["payload"] == payload and left:
+        earlier = others(envelope)
+        if earlier is None and envelope["payload"] == payload and left:
             refused_in.append(batch)
             return left.pop(0)
-        return others(envelope)
+        return earlier
 
     deployment.fake.judge = judge
     return left
@@ -51,6 +52,19 @@ async def test_what_is_too_fast_waits_and_is_sent_again_in_order(deployment: Dep
         assert deployment.fake.order("product") == list(range(9))
         assert (await client.health())["outbox_depth"] == 0
         assert 'sends_slowed_total{agent="pm"} 3.0' in (await client.call("GET", "/metrics"))[1]
+
+
+async def test_nothing_overtakes_what_waits_for_its_rate(deployment: Deployment) -> None:
+    """What the agent sends meanwhile stands behind it, on the direct path too."""
+    async with deployment.adapter(), deployment.sidecar() as client:
+        await until_health(client, adapter_reachable=True)
+        left = refuse(deployment, *[too_fast(0.2)] * 2)
+        first = asyncio.ensure_future(client.send(payload=0))
+        await until(lambda: len(left) == 1)
+        later = [asyncio.ensure_future(client.send(payload=number)) for number in (1, 2)]
+        answers = await asyncio.gather(first, *later)
+        assert [status for status, _ in answers] == [201] * 3
+        assert deployment.fake.order("product")[0] == 0
 
 
 async def test_what_was_settled_before_it_is_answered_at_once(deployment: Deployment) -> None:
@@ -140,8 +154,10 @@ async def test_a_drain_waits_as_told_and_goes_on(deploy: Callable[..., Deploymen
     await queue_up(deployment, 5)
     fast = refuse(deployment, *[too_fast(0.05)] * 2, payload=1)
     full = refuse(deployment, *[Problem("queue-full", "Full.", retry_after=0.05)] * 2, payload=3)
+    started = time.monotonic()
     async with deployment.adapter(), deployment.sidecar() as client:
         await until_health(client, outbox_depth=0)
+        assert time.monotonic() - started >= 0.2
     assert deployment.fake.order("product") == [0, 1, 2, 3, 4]
     assert not fast
     assert not full
