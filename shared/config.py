@@ -299,12 +299,21 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
         ) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationFault(f"{path} cannot be read: {error}") from error
+    config = _checked(document, path, environ)
+    return config.model_copy(update={"paths": _absolute(config.paths, path.absolute().parent, environ)})
+
+
+def check_text(text: str, path: Path, environ: Mapping[str, str] | None = None) -> None:
+    """Raise the `ConfigurationFault` that `load` would if the file at `path` held this TOML."""
+    _checked(tomllib.loads(text), path, os.environ if environ is None else environ)
+
+
+def _checked(document: dict[str, Any], path: Path, environ: Mapping[str, str]) -> Config:
     _override(document, environ)
     try:
-        config = Config.model_validate(document)
+        return Config.model_validate(document)
     except ValidationError as error:
         raise ConfigurationFault(f"{path}: {_explain(error)}") from error
-    return config.model_copy(update={"paths": _absolute(config.paths, path.absolute().parent, environ)})
 
 
 def check_socket_path(path: Path) -> None:

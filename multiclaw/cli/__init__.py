@@ -19,6 +19,7 @@ _VERBS: Final = {
     "recv": "multiclaw.cli.messages",
     "scheduled": "multiclaw.cli.scheduled",
     "dead-letters": "multiclaw.cli.dead_letters",
+    "topology": "multiclaw.cli.topology",
     "adapter": "multiclaw.cli.processes",
     "sidecar": "multiclaw.cli.processes",
     "wait-ready": "multiclaw.cli.readiness",

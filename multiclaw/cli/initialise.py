@@ -10,7 +10,7 @@ import typer
 
 from multiclaw.cli.exits import CONFIGURATION, Exit
 from multiclaw.cli.options import load_config
-from multiclaw.cli.topology import AGENTS_DEFAULT, topology_text
+from multiclaw.cli.template import AGENTS_DEFAULT, topology_text
 from multiclaw.units import RUN, STATE, by_systemd
 from shared.config import Config, ConfigurationFault, check_socket_path
 from shared.keys import create_key, create_private, key_path

@@ -1,63 +1,195 @@
-"""The text of a new `multiclaw.toml`."""
+"""`topology`: who belongs to the deployment, what is proposed, and a human's decisions about it."""
 
-from collections.abc import Iterable
-from typing import Final
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final
 
-AGENTS_DEFAULT: Final = ("orchestrator", "pm", "engineering", "qa", "research", "growth")
-"""With the adapter, the seven of the design's first section."""
+import typer
 
-_PLATFORM: Final = ("orchestrator", "pm", "engineering")
-_ROLES: Final = {"orchestrator": "orchestrator", "pm": "pm"}
+from multiclaw.cli import topology_file
+from multiclaw.cli.acting import act_as, printable
+from multiclaw.cli.exits import CONFIGURATION, FAILED, Exit
+from multiclaw.cli.governing import Governor, governor
+from multiclaw.cli.initialise import make
+from multiclaw.cli.options import CONFIG_DEFAULT, AsAgent, AsJson, ConfigPath, load_config
+from multiclaw.cli.topology_change import Changes, change_of
+from multiclaw.client import Agent
+from shared import topology as wire
+from shared.config import Config, ConfigurationFault, Membership, check_socket_path, check_text
+from shared.keys import create_key
 
-_HEAD: Final = """\
-# The topology of one Multiclaw deployment, read by every process of it. After a change: run `multiclaw init` again,
-# which makes the keys of new agents, then restart. Unknown keys are an error. An environment variable overrides a
-# setting: MULTICLAW_LIMITS__QUEUE_MAX=1000 sets queue_max of [limits].
+_ORCHESTRATOR: Final = "orchestrator"
 
-[deployment]
-# `development = true` here opens the sidecars' loopback ports to every process of this host, without a token.
-name = "multiclaw"
-
-# Folders, relative to this file: stores and tokens, sockets, signing keys, contracts of your own (JSON Schema).
-[paths]
-state = "{state}"
-run = "{run}"
-keys = "keys"
-contracts = "contracts"
-
-# Bounds. What is not set here has its default: queue_max = 500 messages per agent, outbox_max = 1000 sends per sidecar,
-# lease_seconds = 30, attempts_max = 3, envelope_bytes_max = 262144.
-[limits]
-
-# How fast one agent may send, by class of contract; what is more waits in its sidecar. The defaults: per_second = 200
-# and burst = 500 in [rates.normal], 50 and 250 in [rates.critical], 100 and 500 in [rates.progress].
-
-# One table per agent. Its role, `orchestrator`, `pm` or `execution`, decides which contracts it may send. `port` is
-# that of its sidecar on 127.0.0.1; 0, the default, lets the kernel choose, and `multiclaw status` tells which it is.
-"""
-
-_CHANNELS: Final = """
-# Every member gets every message of a channel, its sender included, in one order. Each agent also has a channel of its
-# own, `@name`. The adapter is always a member of `platform`, where its alerts go.
-"""
+Number = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="The version, as list names it.")]
+Note = Annotated[str | None, typer.Option(metavar="TEXT", help="What you say to it; it is kept.")]
 
 
-def topology_text(agents: tuple[str, ...], state: str = "state", run: str = "run") -> str:
-    """The file for these agents; those called `orchestrator` and `pm` get the role of that name.
+def register(application: typer.Typer) -> None:
+    """Add the verbs of this file."""
+    group = typer.Typer(no_args_is_help=True, help="Who belongs: see it, propose a change, decide on one.")
+    for verb in (show, propose, approve, deny, apply):
+        group.command()(verb)
+    group.command("list")(show_list)
+    application.add_typer(group, name="topology")
 
-    `state` and `run` are folders, relative to the file or absolute.
-    """
-    platform = [name for name in _PLATFORM if name in agents] or agents
-    channels = {"all-agents": agents, "product": agents, "platform": platform}
-    return "".join(
-        [
-            _HEAD.format(state=state, run=run),
-            "\n".join(f'[agents.{name}]\nrole = "{_ROLES.get(name, "execution")}"\n' for name in agents),
-            _CHANNELS,
-            "\n".join(f"[channels.{name}]\nmembers = [{_quoted(members)}]\n" for name, members in channels.items()),
-        ]
+
+def show(
+    version: Annotated[int | None, typer.Argument(metavar="[VERSION]", min=1, help="Another than the current.")] = None,
+    config: ConfigPath = CONFIG_DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """Show the topology in force, or another version."""
+    _print(_version(governor(config, load_config(config)), version), as_json=as_json, whole=True)
+
+
+def show_list(
+    before: Annotated[int | None, typer.Option(metavar="VERSION", min=1, help="Go on where a page ended.")] = None,
+    config: ConfigPath = CONFIG_DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """List every version, the newest first: what is in force, proposed, denied, or has been."""
+    human = governor(config, load_config(config))
+    page = human.get(wire.VERSIONS_PATH + ("" if before is None else f"?before={before}"))
+    if as_json:
+        print(json.dumps(page))
+        return
+    for version in page["versions"]:
+        _print(version, as_json=False)
+    if page["next"] is not None:
+        print(f"there are more; to go on, add: --before {page['next']}")
+
+
+def propose(  # noqa: PLR0913 - one parameter for each option
+    *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; the human reads it.")],
+    add_agent: Annotated[list[str] | None, typer.Option(metavar="NAME[=ROLE[:PORT]]", help="It joins.")] = None,
+    remove_agent: Annotated[list[str] | None, typer.Option(metavar="NAME", help="It leaves.")] = None,
+    add_channel: Annotated[list[str] | None, typer.Option(metavar="NAME=A,B", help="A new channel.")] = None,
+    remove_channel: Annotated[list[str] | None, typer.Option(metavar="NAME", help="It ends.")] = None,
+    join: Annotated[list[str] | None, typer.Option(metavar="CHANNEL=A,B", help="They join a channel.")] = None,
+    leave: Annotated[list[str] | None, typer.Option(metavar="CHANNEL=A,B", help="They leave a channel.")] = None,
+    as_agent: AsAgent = _ORCHESTRATOR,
+    config: ConfigPath = CONFIG_DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """Propose a change to a human, as the orchestrator. Each option may be given more than once."""
+    change = change_of(Changes(add_agent, remove_agent, add_channel, remove_channel, join, leave))
+
+    async def act(agent: Agent) -> dict[str, Any]:
+        return await agent.topology.propose(change, reason)
+
+    proposal = act_as(config, as_agent, act)
+    _print(proposal, as_json=as_json)
+    if not as_json:
+        print(f"a human decides: multiclaw topology approve {proposal['version']} --config {config}")
+
+
+def approve(version: Number, note: Note = None, config: ConfigPath = CONFIG_DEFAULT, as_json: AsJson = False) -> None:
+    """Take a proposed version: make the keys of its new agents, put it in force, and write it into the file."""
+    loaded = load_config(config)
+    human = governor(config, loaded)
+    _check_file(human, config, loaded)
+    proposed = _members(_version(human, version))
+    _render(config, proposed)
+    joining = [agent for agent in proposed.agents if agent not in loaded.agents]
+    try:
+        for agent in joining:
+            check_socket_path(loaded.sidecar_socket(agent))
+            create_key(loaded.paths.keys, agent)
+    except ConfigurationFault as fault:
+        raise Exit(CONFIGURATION, str(fault)) from fault
+    except OSError as error:
+        raise Exit(CONFIGURATION, f"cannot make the key of {agent}: {error.strerror}") from error
+    approved = human.post(wire.APPROVE_PATH.format(version=version), _decision(note))
+    _print(_write(human, config, approved, quiet=as_json), as_json=as_json)
+    if not as_json:
+        for agent in joining:
+            print(f"next: start its sidecar (`multiclaw up` does so by itself): multiclaw sidecar --agent {agent}")
+
+
+def deny(version: Number, note: Note = None, config: ConfigPath = CONFIG_DEFAULT, as_json: AsJson = False) -> None:
+    """Refuse a proposed version. It stays in the list."""
+    human = governor(config, load_config(config))
+    _print(human.post(wire.DENY_PATH.format(version=version), _decision(note)), as_json=as_json)
+
+
+def apply(config: ConfigPath = CONFIG_DEFAULT, as_json: AsJson = False) -> None:
+    """Write the version in force into the file, where that was not done when it was approved."""
+    loaded = load_config(config)
+    human = governor(config, loaded)
+    _check_file(human, config, loaded)
+    _print(_write(human, config, _version(human), quiet=as_json), as_json=as_json)
+
+
+def _version(human: Governor, number: int | None = None) -> dict[str, Any]:
+    return human.get(wire.PATH if number is None else wire.ONE_PATH.format(version=number))
+
+
+def _members(version: dict[str, Any]) -> Membership:
+    return Membership.model_validate(version["topology"])
+
+
+def _decision(note: str | None) -> dict[str, Any]:
+    return {} if note is None else {"note": note}
+
+
+def _check_file(human: Governor, path: Path, config: Config) -> None:
+    """End the verb where somebody has edited the file since: writing into it would undo that, unseen."""
+    version = _version(human)
+    while _members(version) != config.membership and not version["in_file"] and version["base"]:
+        version = _version(human, version["base"])
+    if _members(version) != config.membership:
+        raise Exit(
+            CONFIGURATION,
+            f"the agents or channels in {path} were edited by hand and are not in force yet; nothing was changed.\n"
+            "Restart the adapter, which takes the file over, or undo the edit; then try again",
+        )
+
+
+def _render(path: Path, membership: Membership) -> str:
+    """The text of the file with this membership; ends the verb where no process would load it."""
+    try:
+        text = topology_file.rewritten(path.read_text(encoding="utf-8"), membership)
+        check_text(text, path)
+    except ConfigurationFault as fault:
+        words = f"with this change, {fault}\nmend that in the file first; nothing was changed"
+        raise Exit(CONFIGURATION, words) from fault
+    return text
+
+
+def _write(human: Governor, path: Path, version: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
+    """Write a version that is in force, make what its new agents need, and say that it is written."""
+    number = version["version"]
+    try:
+        text = _render(path, _members(version))
+        made = [] if text == path.read_text(encoding="utf-8") else [topology_file.write(path, text)]
+        made += make(path, "")
+    except (OSError, Exit) as error:
+        words = f"version {number} is in force, but not all of it is on disk: {error}"
+        raise Exit(FAILED, f"{words}\nmend that, then: multiclaw topology apply --config {path}") from error
+    for each in () if quiet else made:
+        print(f"made {each}")
+    return human.post(wire.WRITTEN_PATH.format(version=number))
+
+
+def _print(version: dict[str, Any], *, as_json: bool, whole: bool = False) -> None:
+    if as_json:
+        print(json.dumps(version))
+        return
+    by = f", {version['decided_by']} at {version['decided_at']}" if version["decided_by"] else ""
+    said = f" ({version['note']})" if version["note"] else ""
+    unwritten = "" if version["in_file"] or version["state"] != "current" else ", not in the file yet"
+    print(
+        printable(
+            f"{version['version']} {version['state']}{unwritten}{by}{said}: "
+            f"{version['proposed_by']} at {version['proposed_at']}: {version['reason']}"
+        )
     )
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
+    if whole:
+        for name, agent in version["topology"]["agents"].items():
+            print(f"  agent {name}: {agent['role']}" + (f", port {agent['port']}" if agent["port"] else ""))
+        for name, channel in version["topology"]["channels"].items():
+            print(f"  channel {name}: {', '.join(channel['members'])}")
+        return
+    for change in version["changes"]:
+        print(f"  {change}")

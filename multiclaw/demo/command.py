@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from multiclaw.cli.exits import FAILED, Exit
-from multiclaw.cli.topology import AGENTS_DEFAULT
+from multiclaw.cli.template import AGENTS_DEFAULT
 from multiclaw.demo.census import Census, take
 from multiclaw.demo.conversation import Conversation
 from multiclaw.demo.corpus import Replay, read

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from multiclaw.cli.initialise import make
-from multiclaw.cli.topology import AGENTS_DEFAULT, topology_text
+from multiclaw.cli.template import AGENTS_DEFAULT, topology_text
 from multiclaw.client import Agent, Message, Receipt
 from multiclaw.demo.ledger import Ledger
 from multiclaw.supervisor import Supervisor, health_of

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from typing import Final, Self
 
 from multiclaw import Receipt, SyncAgent, Unavailable
-from multiclaw.cli.topology import AGENTS_DEFAULT
+from multiclaw.cli.template import AGENTS_DEFAULT
 from tests.systemd.box import Box
 from tests.systemd.installation import MULTICLAW, PYTHON
 
