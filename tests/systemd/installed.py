@@ -23,7 +23,7 @@ try:
     asking.sock.connect(sys.argv[1])
 except OSError:
     sys.exit(0)
-asking.request("GET", "/health")
+asking.request("GET", sys.argv[2])
 print(asking.getresponse().status)
 """
 WAIT_SECONDS_MAX: Final = 30.0
@@ -57,9 +57,10 @@ class Installed:
         """The main process of a unit, as numbered inside; 0 where there is none."""
         return int(self.show(unit, "MainPID"))
 
-    def ask(self, socket: str, user: str = "root") -> int:
-        """The status of `GET /health` at a socket inside, asked as a user; 0 where the user may not connect."""
-        done = self.box.run("runuser", "-u", user, "--", PYTHON, "-c", _ASK, f"/run/multiclaw/{socket}", check=False)
+    def ask(self, socket: str, user: str = "root", target: str = "/health") -> int:
+        """The status of a GET at a socket inside, asked as a user; 0 where the user may not connect."""
+        asking = (PYTHON, "-c", _ASK, f"/run/multiclaw/{socket}", target)
+        done = self.box.run("runuser", "-u", user, "--", *asking, check=False)
         return int(done.stdout or 0)
 
     @contextmanager

@@ -169,8 +169,17 @@ def test_a_fault_of_the_configuration_is_not_retried(running: Installed) -> None
 
 def test_a_sidecar_that_failed_is_named(running: Installed) -> None:
     """The call names the unit of the instance, and its socket no longer takes connections that nobody would answer."""
-    running.box.run("systemctl", "start", "multiclaw-failure@multiclaw-sidecar@growth.service")
-    entry = entries(running.box, f"MESSAGE_ID={START_LIMIT_HIT.message_id}")[-1]
-    assert entry["MULTICLAW_KIND"] == "multiclaw-sidecar@growth.service"
-    assert running.show("multiclaw-sidecar@growth.socket", "ActiveState") == "inactive"
+    unit, path = "multiclaw-sidecar@growth.service", running.box.path("/etc/multiclaw/keys/growth.key")
+    key = path.read_text()
+    path.write_text("nonsense\n")
+    try:
+        assert running.box.run("systemctl", "restart", unit, check=False).returncode != 0
+        until(lambda: running.show("multiclaw-sidecar@growth.socket", "ActiveState") == "inactive", "it is given up")
+    finally:
+        path.write_text(key)
+    until(lambda: entries(running.box, f"MULTICLAW_KIND={unit}") != [], "a human is called")
+    (entry,) = entries(running.box, f"MULTICLAW_KIND={unit}")
+    assert (entry["MESSAGE_ID"], entry["PRIORITY"]) == (START_LIMIT_HIT.message_id, "2")
     assert running.ask("sidecar-growth.sock") == 0
+    running.start()
+    assert running.ask("sidecar-growth.sock") == 200

@@ -22,6 +22,7 @@ UNITS = (
     "multiclaw-sidecar@pm.service",
     "multiclaw-agent@pm.service",
     "multiclaw-failure@multiclaw-adapter.service",
+    "multiclaw-given-up@multiclaw-adapter.target",
 )
 
 
