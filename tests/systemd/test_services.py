@@ -26,8 +26,8 @@ def test_started_means_ready(running: Installed) -> None:
     """`systemctl start` returns when `/health` says 200, not before."""
     running.box.run("systemctl", "stop", ADAPTER)
     running.box.run("systemctl", "start", ADAPTER)
+    assert running.show(ADAPTER, "StatusText") == "ready"  # asked first: a question to the socket would wait for it
     assert running.ask("adapter.sock") == 200
-    assert running.show(ADAPTER, "StatusText") == "ready"
 
 
 def test_a_kill_loses_nothing(running: Installed) -> None:

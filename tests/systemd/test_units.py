@@ -78,9 +78,8 @@ def test_nobody_reaches_what_is_not_theirs(running: Installed) -> None:
     folders = {agent: box.path(f"/var/lib/private/multiclaw/sidecar-{agent}").stat() for agent in AGENTS_DEFAULT}
     assert len({folder.st_uid for folder in folders.values()}) == len(AGENTS_DEFAULT)
     assert {stat.S_IMODE(folder.st_mode) for folder in folders.values()} == {0o700}
-    reached = {
-        socket: running.ask(socket, "mc-pm") for socket in ("sidecar-pm.sock", "sidecar-qa.sock", "adapter.sock")
-    }
+    sockets = ("sidecar-pm.sock", "sidecar-qa.sock", "adapter.sock")
+    reached = {socket: running.ask(socket, "mc-pm", "/v1/messages?wait=0") for socket in sockets}
     assert reached == {"sidecar-pm.sock": 200, "sidecar-qa.sock": 0, "adapter.sock": 0}
     for secret in ("/etc/multiclaw/keys/pm.key", "/var/lib/multiclaw/sidecar-pm/token"):
         assert box.run("runuser", "-u", "mc-pm", "--", "cat", secret, check=False).returncode != 0

@@ -95,14 +95,12 @@ async def test_what_is_stuck_gets_no_pings(manager: Manager, monkeypatch: pytest
 
     async with announced(look):
         await until(lambda: manager.told("WATCHDOG=1") > 0, "a ping")
-        ill = True
-        await until(lambda: ill_looks > (3 if trouble != "never-returns" else 0), "it was looked at")
-        before = manager.told("WATCHDOG=1")
-        await until(lambda: manager.told("STATUS=no answer") > 3 or trouble != "stuck", "the status says so")
-        assert manager.told("WATCHDOG=1") == before
+        ill, before = True, manager.told("WATCHDOG=1")
+        await until(lambda: ill_looks > (5 if trouble != "never-returns" else 0), "it was looked at")
+        assert manager.told("WATCHDOG=1") <= before + 1  # one may have been on its way
         ill = False
         release.set()
-        await until(lambda: manager.told("WATCHDOG=1") > before, "pings again")
+        await until(lambda: manager.told("WATCHDOG=1") > before + 1, "pings again")
 
 
 async def test_trouble_that_is_known_is_left_alone(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
