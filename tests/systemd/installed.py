@@ -123,6 +123,10 @@ class Traffic:
             self.received += drain(self._receiver)
             self._receiving.wait(0.02)
 
+    def accepted_since(self, first: int) -> int | None:
+        """The first send from `first` on that reached the adapter; others went to the outbox meanwhile."""
+        return next((n for n in range(first, len(self.receipts)) if self.receipts[n].status == "accepted"), None)
+
     def finish(self) -> None:
         """Send no more, and wait until what was sent is received."""
         self._sending.set()

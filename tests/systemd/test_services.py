@@ -10,6 +10,7 @@ from shared.journal_events import EMERGENCY, START_LIMIT_HIT
 from tests.systemd.installation import PYTHON
 from tests.systemd.installed import ADAPTER, CONFIG, Installed, Traffic, drain, until
 from tests.systemd.journald import entries
+from tests.systemd.restarts import kill_once
 
 _HOLD_STORE = """
 import sqlite3, sys
@@ -36,25 +37,12 @@ def test_a_kill_loses_nothing(running: Installed) -> None:
     with running.agent("pm") as pm, running.agent("qa") as qa, Traffic(pm, qa) as traffic:
         pid = running.pid()
         until(lambda: len(traffic.received) > 20, "messages flow")
-        begin = time.monotonic()
-        running.box.run("systemctl", "kill", "--signal=KILL", ADAPTER)
-        sure = len(traffic.receipts) + 1  # from here on, sends were begun after the kill
-        until(lambda: _accepted(traffic, sure), "a send is accepted")
-        sent, count = time.monotonic() - begin, len(traffic.receipts)
-        until(lambda: len(traffic.received) >= count, "everything so far is received")
-        received = time.monotonic() - begin
+        sent, received = kill_once(running, traffic)
         traffic.finish()
-    print(
-        f"after the kill: a send is accepted after {sent:.2f} s, and all before it is received after {received:.2f} s"
-    )
+    print(f"after the kill: a send is accepted after {sent:.2f} s, and received after {received:.2f} s")
     assert running.pid() not in {0, pid}
     assert sent < 10
     assert traffic.received == [str(number) for number in range(len(traffic.receipts))]
-
-
-def _accepted(traffic: Traffic, first: int) -> bool:
-    """Whether one of the sends from `first` on has reached the adapter: others went to the outbox meanwhile."""
-    return any(receipt.status == "accepted" for receipt in traffic.receipts[first:])
 
 
 def test_connections_wait_for_the_next_process(running: Installed) -> None:
