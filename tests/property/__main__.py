@@ -4,8 +4,8 @@ import argparse
 import sys
 import time
 
-from tests.property.steps import CountedMachine, take_steps
-from tests.property.test_exchange import ExchangeMachine, SqliteMachine
+from tests.property.steps import take_steps
+from tests.property.test_exchange import PLANS
 
 
 def main() -> int:
@@ -13,13 +13,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.property", description=__doc__)
     parser.add_argument("--steps", type=int, default=1_000_000)
     asked = parser.parse_args()
-    plans: list[tuple[type[CountedMachine], int]] = [
-        (ExchangeMachine, asked.steps * 4 // 5),
-        (SqliteMachine, asked.steps // 5),
-    ]
-    for machine, steps in plans:
+    for machine, share in PLANS.items():
         began = time.monotonic()
-        done = take_steps(machine, steps)
+        done = take_steps(machine, asked.steps * share // 100)
         print(f"{machine.__name__}: {done:,} steps in {time.monotonic() - began:.0f} s", flush=True)
     return 0
 

@@ -24,6 +24,7 @@ class Entry:
     hand: int = 0
     cycles: int = 0
     closure: str | None = None
+    died: float = 0.0
     lease_until: float = 0.0
     not_before: float = 0.0
 
@@ -32,9 +33,14 @@ class Entry:
         """What is compared with the store."""
         return self.state, self.reason, self.token, self.handovers, self.failures, self.solo, self.cycles
 
-    def die(self, reason):
+    @property
+    def open(self):
+        """Whether somebody must decide about its death."""
+        return self.state == "dead" and self.closure is None
+
+    def die(self, reason, now):
         """One more death, and somebody must decide."""
-        self.state, self.reason, self.closure = "dead", reason, None
+        self.state, self.reason, self.closure, self.died = "dead", reason, None, now
         self.cycles += 1
 
 
@@ -50,16 +56,21 @@ class Message:
     critical: bool
     expires: float | None
     sequence: int = 0
+    accepted: float = 0.0
+    kept: bool = False
+    pruned: bool = False
     entries: dict[str, Entry] = field(default_factory=dict)
 
 
 @dataclass
 class Model:
-    """Everything: messages in commit order, and polls that wait."""
+    """Everything: messages in commit order, and polls that wait. `spent` are sends by bucket, where rates are kept."""
 
     messages: list[Message] = field(default_factory=list)
     parked: list[tuple[str, int, int]] = field(default_factory=list)
     hands: int = 0
+    rates: dict[str, tuple[float, float]] = field(default_factory=dict)
+    tokens: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
 
     def queue(self, recipient):
         """The recipient's live entries in commit order."""
@@ -74,19 +85,26 @@ class Model:
 
     # Sending
 
-    def send(self, message, recipients, now):
-        """The message and a word: new, duplicate, or the kind of refusal."""
+    def send(self, message, recipients, now, replaced=None):
+        """The message and a word: new, duplicate, or the kind of refusal. `replaced` is the death it deals with."""
         for known in self.messages:
-            if (known.sender, known.key) == (message.sender, message.key):
+            if not known.pruned and (known.sender, known.key) == (message.sender, message.key):
                 return known, "duplicate" if known.content == message.content else "idempotency-conflict"
         if message.expires is not None and message.expires <= now:
             return None, "expired"
+        if replaced is not None and not replaced.open:
+            return None, "not-dead"
         agents = [recipient for recipient in recipients if recipient != "adapter"]
         if message.critical and any(self.is_full(agent) for agent in agents):
             return None, "queue-full"
+        if not self.may_send(message, now):
+            return None, "rate-limited"
+        if replaced is not None:
+            replaced.closure = "resent"
+        message.accepted = now
         message.sequence = 1 + sum(earlier.channel == message.channel for earlier in self.messages)
         for recipient in recipients:
-            message.entries[recipient] = self.admitted(recipient, message)
+            message.entries[recipient] = self.admitted(recipient, message, now)
         self.messages.append(message)
         return message, "new"
 
@@ -98,7 +116,18 @@ class Model:
         """Whether not even a critical message fits."""
         return len(self.queue(recipient)) >= QUEUE_MAX + RESERVE and self.evictable(recipient) is None
 
-    def admitted(self, recipient, message):
+    def may_send(self, message, now):
+        """Whether its sender's bucket has a token, which is then spent."""
+        name = "critical" if message.critical else "normal"
+        if name not in self.rates:
+            return True
+        per_second, burst = self.rates[name]
+        left, since = self.tokens.get((message.sender, name), (burst, now))
+        left = min(burst, left + (now - since) * per_second)
+        self.tokens[message.sender, name] = (left - 1 if left >= 1 else left), now
+        return left >= 1
+
+    def admitted(self, recipient, message, now):
         """The newcomer's entry; makes room where there must be."""
         entry = Entry(message)
         if recipient == "adapter":
@@ -106,9 +135,9 @@ class Model:
         elif len(self.queue(recipient)) >= QUEUE_MAX:
             oldest = self.evictable(recipient)
             if oldest is not None:
-                oldest.die("overflow")
+                oldest.die("overflow", now)
             elif not message.critical:
-                entry.die("overflow")
+                entry.die("overflow", now)
         return entry
 
     # Handing over
@@ -125,7 +154,7 @@ class Model:
             if entry.state != "queued" or entry.not_before > now or any(e not in batch for e in ahead):
                 continue
             if entry.message.expires is not None and entry.message.expires <= now:
-                entry.die("expired")
+                entry.die("expired", now)
                 continue
             if entry.solo and batch:
                 break
@@ -164,7 +193,7 @@ class Model:
         self.release(recipient, entry)
         entry.not_before = now + min(CAP, BASE * 2 ** (entry.failures - 1))
         if entry.failures >= ATTEMPTS:
-            entry.die("max-attempts")
+            entry.die("max-attempts", now)
 
     def release(self, recipient, entry):
         """Free of charge, and with it the later ones of its line that were handed over together with it."""
@@ -181,25 +210,29 @@ class Model:
                     self.fail(recipient, entry, now, silent=True)
             for entry in self.queue(recipient):
                 if entry.state == "queued" and entry.message.expires is not None and entry.message.expires <= now:
-                    entry.die("expired")
+                    entry.die("expired", now)
 
     # What is decided about the dead
 
-    def place(self, index):
-        """Mostly an open dead letter, and sometimes any delivery that ever was: its message's number, its recipient."""
-        known = [
+    def deliveries(self):
+        """Every delivery that ever was, but for the adapter's: its message's number, its recipient, its entry."""
+        return [
             (number, agent, entry)
             for number, message in enumerate(self.messages, 1)
             for agent, entry in message.entries.items()
             if agent != "adapter"
         ]
-        dead = [one for one in known if one[2].state == "dead" and one[2].closure is None]
+
+    def place(self, index):
+        """Mostly an open dead letter, and sometimes any delivery that ever was: its message's number, its recipient."""
+        known = self.deliveries()
+        dead = [one for one in known if one[2].open]
         chosen = dead if dead and index % 5 else known
         return chosen[index % len(chosen)][:2]
 
     def replay(self, recipient, entry, now):
         """The kind of refusal, or None: then it waits in its old place with a fresh budget."""
-        if entry.state != "dead" or entry.closure is not None:
+        if not entry.open:
             return "not-dead"
         if entry.message.expires is not None and entry.message.expires <= now:
             return "expired"
@@ -211,7 +244,7 @@ class Model:
 
     def resolve(self, entry):
         """The kind of refusal, or None: then it stays dead and nobody is asked again."""
-        if entry.state != "dead" or entry.closure is not None:
+        if not entry.open:
             return "not-dead"
         entry.closure = "resolved"
         return None
