@@ -29,7 +29,7 @@ from tests.property.modelled import AGENTS, RECIPIENTS
 from tests.support.clock import us
 from tests.support.factories import send
 
-_RATES = {"normal": (2, 12), "critical": (1, 4)}
+_RATES = {"normal": (1, 3), "critical": (1, 2)}
 _AGE, _CHECK = 300.0, 60.0
 _TICKS_OF_A_PASS = 16
 _PAUSE = 1 / 32
