@@ -12,6 +12,7 @@ from adapter.broker import Broker
 from adapter.config import policy_of
 from adapter.contracts import load_registry
 from adapter.core.routing import Topology
+from adapter.hooks import ways_of
 from adapter.http.auth import LinkAuth
 from adapter.http.browse import Browse
 from adapter.http.dead_letters import DeadLetters
@@ -24,10 +25,12 @@ from adapter.http.scheduled import Scheduled
 from adapter.http.submit import Submit
 from adapter.http.surface import inbox_routes, routes
 from adapter.http.topology import TopologyVersions
+from adapter.notifier import Notifier
 from adapter.store.engine import Store
 from shared.clock import Clock
 from shared.config import Config, check_socket_path
 from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
+from shared.journal import Journal
 from shared.keys import KeyMissing, Keyring, load_keyring
 from shared.lifecycle import serving
 from shared.names import GOVERNOR
@@ -61,12 +64,16 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         dead_letters = DeadLetters(broker, store, roster, clock)
         replays, browse = Replays(broker, store, roster), Browse(store, roster, registry)
         topology = TopologyVersions(broker, store, roster)
-        health, scheduled = Health(store, warnings), Scheduled(broker, store, roster)
+        journal = Journal("multiclaw-adapter", config.adapter_state, clock)
+        notifier = Notifier(broker, store, ways_of(config.escalation, journal))
+        health = Health(store, lambda: [*warnings, *notifier.troubles])
+        scheduled = Scheduled(broker, store, roster)
         table = routes(submit, receive, browse, dead_letters, replays, topology, health, scheduled=scheduled)
         table += inbox_routes(GovernorInbox(broker, store))
         service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)
         runner = await stack.enter_async_context(serving(service.server()))
         stack.push_async_callback(broker.close)
+        await stack.enter_async_context(notifier.running())
         passed = passed_listener(config.adapter_socket, os.environ)
         listener = stack.enter_context(unix_door(config.adapter_socket, passed))
         site = web.SockSite(runner, listener, backlog=1024)

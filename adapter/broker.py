@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from typing import Any, Final
 
 from adapter.core.commands import Claim, Command, GiveBack, HandedOver, Tick, Unpark
@@ -14,8 +15,15 @@ _TICK_SECONDS_MIN: Final = 0.01
 """Deadlines closer together than this share a tick."""
 
 
+def _nothing() -> None:
+    """Before a notifier listens."""
+
+
 class Broker:
-    """Takes commands and polls. Everything it answers is committed."""
+    """Takes commands and polls. Everything it answers is committed.
+
+    `on_letter` is called after each commit that sent the Human Governor a message.
+    """
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -27,6 +35,8 @@ class Broker:
         self._tick: asyncio.TimerHandle | None = None
         self._tick_at_us = 0
         self._closing = asyncio.Event()
+        self._letters = 0
+        self.on_letter: Callable[[], None] = _nothing
         store.on_fault = self._reset_polls
         store.on_open = self._on_tick
 
@@ -111,6 +121,9 @@ class Broker:
             else:
                 parked.set_result(handed)
         self._schedule(committed.next_due_us)
+        if committed.letters > self._letters:
+            self._letters = committed.letters
+            self.on_letter()
         return committed.outcomes
 
     def _schedule(self, due_us: int | None) -> None:

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -172,16 +173,28 @@ recipient's queue of 500, so that neither a loop nor a full outbox that drains p
 are never pushed out, so they get half of it. Only a deployment's own contracts need classes beyond these."""
 
 
+def _check_webhook(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
+        raise ValueError("a webhook is an http:// or https:// URL")
+    return url
+
+
 class Escalation(Section):
     """When the Human Governor is told. Times are in seconds.
 
     The same alarm `repeats` times within the window is a pattern, of which the Governor is told once in a window. Dead
     letters are kept until somebody decides: from `dead_letters_max` open ones on, the Governor is told of their number.
+    Of each message to the Governor the command is told, as JSON on its standard input, and the webhook, by a POST; each
+    has `hook_seconds` for it, and is tried again until it succeeds.
     """
 
     repeats: Annotated[int, Field(ge=1, le=1_000)] = 10
     window_seconds: Annotated[float, Field(gt=0, le=30 * 86_400)] = 3_600.0
     dead_letters_max: Annotated[int, Field(ge=1)] = 10_000
+    command: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    webhook: Annotated[str, AfterValidator(_check_webhook)] | None = None
+    hook_seconds: Annotated[float, Field(gt=0, le=300)] = 10.0
 
 
 def _check_name(name: str) -> None:

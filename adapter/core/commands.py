@@ -155,6 +155,14 @@ class CancelScheduled:
 
 
 @dataclass(frozen=True, slots=True)
+class Announced:
+    """The messages to the Human Governor up to this sequence were told of in this way; None only asks how far it is."""
+
+    way: str
+    sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: leases may have lapsed, waiting deliveries may be ready or expired, alerts due."""
 
@@ -193,7 +201,7 @@ class NoteWritten:
 
 
 _OfTheDead = Replay | Resolve | StartReplay | CancelReplay
-_OfHumans = ProposeTopology | DecideTopology | TakeFile | NoteWritten | MarkRead
+_OfHumans = ProposeTopology | DecideTopology | TakeFile | NoteWritten | MarkRead | Announced
 _OfASender = Send | SendBatch | CancelScheduled
 Command = _OfASender | Claim | Unpark | Ack | Nack | GiveBack | Extend | _OfTheDead | _OfHumans | Tick
 
@@ -310,6 +318,7 @@ class Snapshot:
     trusted_us: int | None = None
     tallies: dict[Alarm, Tally] = field(default_factory=dict)
     open_dead_letters: int = 0
+    announced: dict[str, int] = field(default_factory=dict)
     replays: list[ReplayJob] = field(default_factory=list)
     topologies: list[TopologyVersion] = field(default_factory=list)
     last_topology: int = 0

@@ -30,9 +30,11 @@ from adapter.core.sending import Sending
 from adapter.core.settling import Settling
 from adapter.core.timetable import Timetable
 from shared.limits import LEASE_SECONDS_MAX
+from shared.names import GOVERNOR, direct_channel
 from shared.problems import Problem
 from shared.times import MICROSECONDS
 
+_INBOX: Final = direct_channel(GOVERNOR)
 _LEASE_US_MAX: Final = int(LEASE_SECONDS_MAX * MICROSECONDS)
 
 
@@ -63,7 +65,7 @@ class Exchange:
             Scheduling(books, timetable, sending.release),
             Replaying(books, snapshot, reviving.replay, now),
             Enrolling(books, snapshot),
-            Inbox(books),
+            Inbox(books, snapshot),
             self._pruning,
             self._announcing,
         )
@@ -92,6 +94,10 @@ class Exchange:
     def topology(self) -> Topology:
         """Who the members are after the last group; that of the next one decides anew."""
         return self._books.topology
+
+    def letters(self) -> int:
+        """How many messages were ever sent to the Human Governor."""
+        return self._books.places.last(_INBOX)
 
     def depths(self) -> dict[str, int]:
         """Live deliveries per agent."""

@@ -73,6 +73,9 @@ class StoreTransaction(Protocol):
     def drop_scheduled(self, sender: str, idempotency_key: bytes) -> None:
         """It was sent: forget it here."""
 
+    def save_announced(self, way: str, sequence: int) -> None:
+        """Store up to which message to the Human Governor this way has told."""
+
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """Store the newest sequence of these channels, and the newest message id."""
 

@@ -1,6 +1,7 @@
 """Whether the process lives, whether it can serve, and figures for both."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
@@ -17,7 +18,7 @@ METRICS_TYPE = "text/plain"
 class Health:
     """Liveness, readiness and metrics."""
 
-    def __init__(self, store: Store, warnings: list[str]) -> None:
+    def __init__(self, store: Store, warnings: Callable[[], list[str]]) -> None:
         self._store = store
         self._warnings = warnings
         self._registry = CollectorRegistry()
@@ -47,7 +48,7 @@ class Health:
             "sqlite_verdict": str(SQLITE_VERDICT),
             "queues": queues,
             "governor_unread": unread,
-            "warnings": self._warnings,
+            "warnings": self._warnings(),
         }
         if fault is not None:
             body["reason"] = fault

@@ -77,13 +77,14 @@ def _log_file_taken(taken: FileTaken) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What one durable group gave: outcomes in order, parked polls served, when the next tick is due, and who the
-    members are after it."""
+    """What one durable group gave: outcomes in order, parked polls served, and when the next tick is due; who the
+    members are after it, and how many messages the Human Governor was sent in all."""
 
     outcomes: list[Any]
     handed_over: list[tuple[int, str, list[HandedOver]]]
     next_due_us: int | None
     topology: Topology
+    letters: int
 
 
 class Store:
@@ -252,7 +253,8 @@ class Store:
             store.flush()
         self._pulse.worked(now.steady_us, wrote=connection.total_changes > changes)
         self._names = store.names
-        return Committed(outcomes, exchange.handed_over, exchange.next_due_us(), exchange.topology)
+        due_us = exchange.next_due_us()
+        return Committed(outcomes, exchange.handed_over, due_us, exchange.topology, exchange.letters())
 
     def _tell(self, topology: Topology) -> None:
         self._topology = topology

@@ -7,6 +7,7 @@ from typing import Final
 from adapter.core.delivery import State
 from adapter.store.names import Names
 from adapter.store.queries import SQL
+from shared.limits import INTEGER_MAX
 from shared.names import GOVERNOR, direct_channel
 
 _CHANNEL: Final = direct_channel(GOVERNOR)
@@ -43,3 +44,18 @@ def find_letters(connection: sqlite3.Connection, names: Names, sequences: list[i
     channel_id = names.channel_ids[_CHANNEL]
     found = ((each, connection.execute(SQL["message_at"], (channel_id, each)).fetchone()) for each in sequences)
     return {sequence: row[0] for sequence, row in found if row is not None}
+
+
+def read_newer(connection: sqlite3.Connection, names: Names, after: int, limit: int) -> list[tuple[int, bytes]]:
+    """(sequence, envelope) of the next messages behind a sequence, whoever has read them."""
+    given = (names.channel_ids[_CHANNEL], after + 1, INTEGER_MAX, limit)
+    return [(sequence, bytes(envelope)) for sequence, envelope in connection.execute(SQL["range"], given)]
+
+
+def read_start(connection: sqlite3.Connection, names: Names) -> int:
+    """The sequence behind which the messages are that no human has read."""
+    unread = read_inbox(connection, names, 0, 1, unread=True)
+    if unread:
+        return unread[0].sequence - 1
+    sequences: dict[str, int] = {name: last for _, name, last in connection.execute(SQL["channels"])}
+    return sequences[_CHANNEL]

@@ -32,6 +32,7 @@ class MemoryStore:
     topologies: dict[int, TopologyVersion] = field(default_factory=dict)
     tallies: dict[Alarm, Tally] = field(default_factory=dict)
     scheduled: dict[tuple[str, bytes], ScheduledSend] = field(default_factory=dict)
+    announced: dict[str, int] = field(default_factory=dict)
     sequences: dict[str, int] = field(default_factory=dict)
     last_message_id: int = 0
     held: set[int] = field(default_factory=set)
@@ -56,6 +57,7 @@ class MemoryStore:
             sequences=sequences,
             live=live,
             tallies={alarm: _copy(tally) for alarm, tally in self.tallies.items()},
+            announced=dict(self.announced),
             open_dead_letters=sum(letter.closure is None for letter in self.letters.values()),
             floors=floors,
             trusted_us=self.trusted_us,
@@ -97,6 +99,7 @@ class MemoryTransaction:
         self._topologies: ChainMap[int, TopologyVersion] = ChainMap({}, store.topologies)
         self._tallies: dict[Alarm, Tally | None] = {}
         self._scheduled: dict[tuple[str, bytes], ScheduledSend | None] = {}
+        self._announced: dict[str, int] = {}
         self._sequences: dict[str, int] = {}
         self._last_message_id = store.last_message_id
         self._held: set[int] = set()
@@ -214,6 +217,10 @@ class MemoryTransaction:
         """See `StoreTransaction`."""
         self._tallies.update({alarm: tally and _copy(tally) for alarm, tally in tallies.items()})
 
+    def save_announced(self, way: str, sequence: int) -> None:
+        """See `StoreTransaction`."""
+        self._announced[way] = sequence
+
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """See `StoreTransaction`."""
         self._sequences |= sequences
@@ -285,6 +292,7 @@ class MemoryTransaction:
             if scheduled is not None:
                 store.scheduled[key] = scheduled
         store.keep_newest_cancelled()
+        store.announced |= self._announced
         store.sequences |= self._sequences
         store.last_message_id = self._last_message_id
         store.held |= self._held

@@ -122,6 +122,12 @@ VALUES {rows}
 -- name: forget_tally
 DELETE FROM tallies WHERE kind = ? AND agent = ? AND reason = ?
 
+-- name: announced
+SELECT way, sequence FROM announced
+
+-- name: save_announced
+REPLACE INTO announced (way, sequence) VALUES (?, ?)
+
 -- name: count_open_dead_letters
 SELECT count(*) FROM dead_letters INDEXED BY dead_letters_groups WHERE closure IS NULL
 

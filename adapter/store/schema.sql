@@ -142,6 +142,12 @@ CREATE TABLE IF NOT EXISTS tallies (
     PRIMARY KEY (kind, agent, reason)
 ) STRICT, WITHOUT ROWID;
 
+-- Up to which message of the Human Governor's inbox each way of telling has told (adapter/notifier.py).
+CREATE TABLE IF NOT EXISTS announced (
+    way TEXT PRIMARY KEY,
+    sequence INTEGER NOT NULL
+) STRICT;
+
 -- Every version of the topology that was ever proposed or found in the file (adapter/core/membership.py): the audit
 -- trail, of which nothing is deleted. membership and changes: JSON. in_file: multiclaw.toml is known to have said it.
 CREATE TABLE IF NOT EXISTS topologies (

@@ -168,6 +168,10 @@ class SqliteTransaction:
             if tally is None:
                 self._connection.execute(SQL["forget_tally"], alarm)
 
+    def save_announced(self, way: str, sequence: int) -> None:
+        """See `StoreTransaction`."""
+        self._connection.execute(SQL["save_announced"], (way, sequence))
+
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """See `StoreTransaction`."""
         ids = self.names.channel_ids
@@ -275,6 +279,7 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
         live=live,
         tallies=dict(read_tally(row) for row in connection.execute(SQL["tallies"])),
         open_dead_letters=connection.execute(SQL["count_open_dead_letters"]).fetchone()[0],
+        announced=dict(connection.execute(SQL["announced"]).fetchall()),
         floors=read_floors(connection, names),
         trusted_us=trusted[0] if trusted else None,
         replays=read_replays(connection, names),

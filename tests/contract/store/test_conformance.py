@@ -371,3 +371,20 @@ def test_a_snapshot_counts_open_dead_letters(engine):
     with engine.begin() as store:
         store.save_dead_letters([closed(LETTER, "replayed", 9)])
     assert engine.snapshot().open_dead_letters == 1
+
+
+def test_a_snapshot_holds_what_was_announced(engine):
+    """The newest mark of each way; that of a failed transaction is none."""
+
+    def announce_and_fail():
+        with engine.begin() as store:
+            store.save_announced("journal", 9)
+            raise RollbackError
+
+    with engine.begin() as store:
+        store.save_announced("journal", 1)
+        store.save_announced("webhook", 2)
+        store.save_announced("journal", 3)
+    with pytest.raises(RollbackError):
+        announce_and_fail()
+    assert engine.snapshot().announced == {"journal": 3, "webhook": 2}

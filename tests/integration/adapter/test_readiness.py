@@ -30,7 +30,7 @@ class Bench:
         self.path = path
         self.clock = SettableClock()
         self.store = Store(path, membership(), policy(), self.clock, probe_seconds=10)
-        self.health = Health(self.store, [])
+        self.health = Health(self.store, list)
         self.broker = Broker(self.store, self.clock)
 
     async def ask(self):

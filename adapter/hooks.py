@@ -1,0 +1,75 @@
+"""The ways to tell a human: an entry in the journal, a configured command, a configured webhook."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import aiohttp
+
+from adapter.core.notice import Notice
+from adapter.notifier import NotToldError, Tell
+from shared.config import Escalation
+from shared.journal import Entry, Journal
+from shared.journal_events import GOVERNOR_ESCALATION
+from shared.strict_json import encode
+
+
+def ways_of(escalation: Escalation, journal: Journal) -> Mapping[str, Tell]:
+    """The journal always; the others where they are configured."""
+    ways: dict[str, Tell] = {"journal": lambda notice: _record(journal, notice)}
+    seconds = escalation.hook_seconds
+    if escalation.command:
+        command = escalation.command
+        ways["command"] = lambda notice: _run(command, notice, seconds)
+    if escalation.webhook is not None:
+        url = escalation.webhook
+        ways["webhook"] = lambda notice: _post(url, notice, seconds)
+    return ways
+
+
+async def _record(journal: Journal, notice: Notice) -> None:
+    details = {name: value for name, value in notice.document().items() if name != "envelope"}
+    details["payload"] = notice.envelope["payload"]
+    await journal.record(Entry(GOVERNOR_ESCALATION, notice.summary, notice.type, notice.sender, details))
+
+
+async def _run(command: list[str], notice: Notice, seconds: float) -> None:
+    """The notice as JSON on its standard input, with no shell. Past its time it is killed, with all it started."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
+        )
+    except OSError as error:
+        raise NotToldError(f"{command[0]} cannot be started: {error.strerror}") from error
+    try:
+        async with asyncio.timeout(seconds):
+            await process.communicate(encode(notice.document()))
+    except TimeoutError as error:
+        raise NotToldError(f"{command[0]} took longer than {seconds:g} s") from error
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    if process.returncode:
+        raise NotToldError(f"{command[0]} ended with status {process.returncode}")
+
+
+async def _post(url: str, notice: Notice, seconds: float) -> None:
+    """One POST of JSON, which must be answered with 2xx; redirections are not followed."""
+    headers = {"Content-Type": "application/json", "User-Agent": "multiclaw"}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds)) as session,
+            session.post(url, data=encode(notice.document()), headers=headers, allow_redirects=False) as answer,
+        ):
+            status = answer.status
+    except TimeoutError as error:
+        raise NotToldError(f"the webhook took longer than {seconds:g} s") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise NotToldError(f"the webhook cannot be reached: {error}") from error
+    if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        raise NotToldError(f"the webhook answered {status}")
