@@ -237,6 +237,7 @@ class SidecarHealth(Model):
     agent: str
     pid: int
     adapter_reachable: bool
+    shut_out: str | None = Field(description="why the adapter lets this agent in no more; null while it does")
     breaker: Literal["closed", "open", "half-open"]
     outbox_depth: int
     outbox_dead: int = Field(description="sends the adapter refused for good after they had been queued")

@@ -20,7 +20,7 @@ from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.journal import Journal
 from shared.keys import Keyring, create_private, load_keyring
 from shared.lifecycle import serving
-from shared.names import GOVERNOR, direct_channel, hint
+from shared.names import hint
 from shared.problems import Problem
 from shared.service_manager import Standing, announced, passed_listener
 from shared.sockets import unix_door
@@ -44,6 +44,7 @@ from sidecar.guard import guard
 from sidecar.health_poller import HealthPoller
 from sidecar.link import Link
 from sidecar.receiver import Receiver
+from sidecar.recipients import Recipients
 from sidecar.recovery import Recovery
 from sidecar.sender import Sender
 from sidecar.store.deferred_acks import DeferredAcks
@@ -76,7 +77,7 @@ async def application(config_path: Path, agent: str) -> AsyncIterator[None]:
         async with open_store(config.sidecar_store(agent)) as store:
             owner_uid = os.geteuid() if passed is None else config.sidecar_socket(agent).stat().st_uid
             check = guard(agent, token, owner_uid, development=config.deployment.development)
-            sidecar = _Sidecar(config, agent, keyring, store, check)
+            sidecar = _Sidecar(config, Recipients(config_path, config), agent, keyring, store, check)
             async with (
                 sidecar.running(),
                 serving(sidecar.service.server()) as runner,
@@ -93,7 +94,13 @@ class _Sidecar:
     """The parts of one sidecar."""
 
     def __init__(
-        self, config: Config, agent: str, keyring: Keyring, store: Store, check: Callable[[Call], None]
+        self,
+        config: Config,
+        recipients: Recipients,
+        agent: str,
+        keyring: Keyring,
+        store: Store,
+        check: Callable[[Call], None],
     ) -> None:
         limits = config.limits
         clock = Clock()
@@ -106,7 +113,7 @@ class _Sidecar:
         self._deferred = DeferredAcks(store)
         self._seen = Seen()
         submitter = Submitter(self._link, clock)
-        self._sender = Sender(submitter, self._outbox, self._breaker, _recipient_check(config), counters)
+        self._sender = Sender(submitter, self._outbox, self._breaker, recipients.check, counters)
         self._recovery = Recovery(self._link, submitter, self._outbox, self._deferred, self._breaker, counters)
         acknowledger = Acknowledger(self._link, store, self._seen, self._deferred, clock, counters)
         self._receiver = Receiver(self._link, store, self._seen, acknowledger, counters)
@@ -159,18 +166,6 @@ class _Sidecar:
             with contextlib.suppress(Problem):  # the store fails; gaps may then be told once more
                 await self._store.commit(save_seen)
         await self._link.close()
-
-
-def _recipient_check(config: Config) -> Callable[[str], None]:
-    """For sends that are queued: a name the configuration does not know would only be refused later, unseen."""
-    known = {*config.channels, *map(direct_channel, (*config.agents, GOVERNOR))}
-
-    def check(address: str) -> None:
-        if address not in known:
-            detail = f"There is no channel or agent {address!r}.{hint(address, known)}"
-            raise Problem("unknown-recipient", detail, field="/to")
-
-    return check
 
 
 @contextmanager

@@ -38,6 +38,11 @@ class HealthPoller:
         self._probed_socket: tuple[int, int] | None = None
         self.reachable = False
 
+    @property
+    def shut_out(self) -> str | None:
+        """Why the adapter does not let this agent in, as it said last."""
+        return self._link.shut_out
+
     async def run(self) -> None:
         """Probe for ever; cancel it to end it."""
         while True:

@@ -22,6 +22,9 @@ from sidecar.wire import BrokenError, NotConnectedError, Wire
 
 _log = logging.getLogger(__name__)
 
+_SHUT_OUT: Final = "unauthenticated"
+"""What the adapter says, sealed, to whoever was removed."""
+
 _ANSWER_HEADER: Final = ANSWER_HEADER.lower()
 
 _STOP_SECONDS: Final = 1.0
@@ -29,7 +32,10 @@ _STOP_SECONDS: Final = 1.0
 
 
 class Link:
-    """One sidecar's way to the adapter; `close` it after use."""
+    """One sidecar's way to the adapter; `close` it after use.
+
+    `shut_out` is why the adapter does not take this agent for one of the deployment, as it said last; None if it does.
+    """
 
     def __init__(
         self,
@@ -48,6 +54,7 @@ class Link:
         self._timeout_seconds = timeout_seconds
         self._open_requests: set[asyncio.Timeout] = set()
         self._stopping = False
+        self.shut_out: str | None = None
 
     @property
     def key(self) -> Key:
@@ -122,6 +129,7 @@ class Link:
         document = _object(content)
         if document is None:
             return LinkAnswer(classify(None), status)
+        self.shut_out = document.get("detail") if document.get("type") == _SHUT_OUT else None
         return LinkAnswer(classify(status, retryable=document.get("retryable") is True), status, document)
 
     def _deadline(self, seconds: float) -> "_Deadline":

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -14,8 +14,9 @@ from multiclaw.cli.exits import Exit
 from multiclaw.cli.live import refresh
 from multiclaw.cli.options import CONFIG_DEFAULT, ConfigPath, load_config
 from multiclaw.supervisor import Event, Failure, Supervisor
-from shared.config import Config
+from shared.config import Config, ConfigurationFault, load
 
+_LOOK_SECONDS: Final = 0.5
 _TAIL_BYTES: Final = 4_096
 
 
@@ -47,7 +48,8 @@ async def _up(config_path: Path, config: Config, *, live: bool) -> Failure | Non
         report=None if live else _print_event,
     )
     with _signals(supervisor) as stop:
-        async with supervisor, _view(supervisor, config) if live else contextlib.nullcontext():
+        view = _beside(refresh(supervisor)) if live else contextlib.nullcontext()
+        async with supervisor, _beside(_follow(config_path, supervisor)), view:
             return await _until(stop, supervisor)
 
 
@@ -90,10 +92,36 @@ def _print_event(event: Event) -> None:
     print(*words, flush=True)
 
 
+async def _follow(config_path: Path, supervisor: Supervisor) -> None:
+    """Look at the file for ever: when its agents have changed, so have the sidecars that run."""
+    seen = _changed_at(config_path)
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        now = _changed_at(config_path)
+        if now == seen:
+            continue
+        seen = now
+        try:
+            config = load(config_path)
+        except ConfigurationFault as fault:
+            print(f"not followed: {fault}", file=sys.stderr, flush=True)
+            continue
+        if config.agents != supervisor.config.agents:
+            await supervisor.follow(config)
+
+
+def _changed_at(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
 @contextlib.asynccontextmanager
-async def _view(supervisor: Supervisor, config: Config) -> AsyncIterator[None]:
-    """The live table, while the block runs."""
-    task = asyncio.create_task(refresh(supervisor, config))
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Have it done while the block runs."""
+    task = asyncio.create_task(work)
     try:
         yield
     finally:

@@ -37,6 +37,7 @@ class Supervisor:
     Children end when this process ends, even by SIGKILL. With `log_folder` each child writes to a file there, else to
     our stderr. `report` is called from the event loop for everything that happens to a child; it must not block.
     The event loop must run in the main thread, since children are tied to the thread that starts them (prctl(2)).
+    `config` is what the children were started with last.
     """
 
     def __init__(
@@ -48,16 +49,20 @@ class Supervisor:
         report: Report | None = None,
         programs: Sequence[Program] | None = None,
     ) -> None:
+        self.config = config
+        self._config_path = config_path.absolute()
         self._log_folder = log_folder
-        chosen = programs_of(config_path.absolute(), config) if programs is None else programs
-        self._children = {p.name: Child(p, log_folder, report or (lambda _: None)) for p in chosen}
+        self._report = report or (lambda _: None)
+        chosen = programs_of(self._config_path, config) if programs is None else programs
+        self._children = {program.name: self._child_of(program) for program in chosen}
         self._tasks: dict[str, asyncio.Task[int | None]] = {}
+        self._ended = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         if self._log_folder is not None:
             self._log_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name, child in self._children.items():
-            self._tasks[name] = asyncio.create_task(child.run(), name=f"supervise {name}")
+        for name in self._children:
+            self._run(name)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -106,16 +111,38 @@ class Supervisor:
 
     async def failed(self) -> Failure:
         """Wait for the first child that no restart will help."""
-        done, _ = await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
-        name, status = next((n, t.result()) for n, t in self._tasks.items() if t in done)
-        log = log_path(self._log_folder, name) if self._log_folder else None
-        return Failure(name, -1 if status is None else status, log)
+        while True:
+            await self._ended.wait()
+            self._ended.clear()
+            for name, task in self._tasks.items():
+                status = task.result() if task.done() else None
+                if status is not None:
+                    return Failure(name, status, log_path(self._log_folder, name) if self._log_folder else None)
+
+    async def follow(self, config: Config) -> None:
+        """The agents have changed: stop the sidecars of those that left, and start those of the new ones."""
+        wanted = {program.name: program for program in programs_of(self._config_path, config)}
+        self.config = config
+        for name in [name for name in self._children if name not in wanted]:
+            await self._children[name].stop(self._tasks[name])
+            del self._children[name], self._tasks[name]
+        for name, program in wanted.items():
+            if name not in self._children:
+                self._children[name] = self._child_of(program)
+                self._run(name)
 
     async def stop(self) -> None:
         """Stop every child, those of a lower `stop_order` first. Never started or stopped already is fine."""
         running = sorted((self._children[name] for name in self._tasks), key=lambda c: c.program.stop_order)
         for _, children in groupby(running, key=lambda c: c.program.stop_order):
             await asyncio.gather(*(c.stop(self._tasks[c.program.name]) for c in children))
+
+    def _child_of(self, program: Program) -> Child:
+        return Child(program, self._log_folder, self._report)
+
+    def _run(self, name: str) -> None:
+        self._tasks[name] = asyncio.create_task(self._children[name].run(), name=f"supervise {name}")
+        self._tasks[name].add_done_callback(lambda _: self._ended.set())
 
     def _child(self, name: str) -> Child:
         try:

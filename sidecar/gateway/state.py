@@ -49,12 +49,13 @@ class State:
         return Answer(200, body, METRICS_TYPE)
 
     def _health(self) -> dict[str, Any]:
-        well = self._poller.reachable and self._breaker.closed and not self._outbox.depth
+        well = self._poller.reachable and self._breaker.closed and not self._outbox.depth and not self._poller.shut_out
         return {
             "status": "ok" if well else "degraded",
             "agent": self._agent,
             "pid": os.getpid(),
             "adapter_reachable": self._poller.reachable,
+            "shut_out": self._poller.shut_out,
             "breaker": self._breaker.state,
             "outbox_depth": self._outbox.depth,
             "outbox_dead": self._outbox.dead,

@@ -66,6 +66,7 @@ class FakeAdapter:
     polls_open: int = 0
     polls_cancelled: int = 0
     polls: list[dict[str, Any]] = field(default_factory=list)
+    removed: set[str] = field(default_factory=set)
     ready: bool = True
     forging: bool = False
     judge: Callable[[dict[str, Any]], Problem | None] = lambda _: None
@@ -128,6 +129,8 @@ class FakeAdapter:
         call.agent, _ = verify_request(
             header, call.request.method, target, call.body, self.keyrings, self.clock.wall_us()
         )
+        if call.agent in self.removed:
+            raise Problem("unauthenticated", f"{call.agent} is no agent any more.")
 
     def _seal(self, call: Call, answer: Answer) -> None:
         key = Key("forged", b"f" * 32) if self.forging else self.keyrings[call.agent].current

@@ -344,3 +344,31 @@ async def test_a_wrong_answer_signature_is_not_believed(deployment: Deployment) 
         deployment.fake.forging = False
         await until_health(client, outbox_depth=0)
         assert deployment.fake.order("product") == ["x"]
+
+
+async def test_a_name_that_joined_since_is_known(deployment: Deployment) -> None:
+    """The file is read again when a name is not in it and it has changed; one that cannot be read changes nothing."""
+    before = deployment.path.read_text()
+    async with deployment.sidecar() as client:
+        assert (await client.send(to="@ops"))[0] == 422
+        deployment.path.write_text(before + "[agents.ops\n")
+        assert (await client.send(to="@ops"))[0] == 422
+        assert (await client.send(to="@qa"))[0] == 202
+        deployment.path.write_text(before.replace("[agents.qa]", "[agents.qa]\n[agents.ops]"))
+        assert (await client.send(to="@ops"))[0] == 202
+
+
+async def test_a_removed_agent_is_told_so_and_loses_nothing(deployment: Deployment) -> None:
+    """Its health names the reason, its outbox waits, and all of it leaves in order once it is an agent again."""
+    async with deployment.sidecar() as client:
+        assert [(await client.send(payload=number))[0] for number in (1, 2)] == [202, 202]
+        deployment.fake.removed.add("pm")
+        async with deployment.adapter():
+            await until_health(client, shut_out="pm is no agent any more.", status="degraded")
+            status, problem = await client.poll()
+            assert (status, problem["type"]) == (401, "unauthenticated")
+            assert (await client.send(payload=3))[0] == 202
+            assert (await client.health())["outbox_depth"] == 3
+            deployment.fake.removed.clear()
+            await until_health(client, outbox_depth=0, shut_out=None, status="ok")
+    assert deployment.fake.order("product") == [1, 2, 3]

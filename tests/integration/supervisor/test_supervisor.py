@@ -189,3 +189,22 @@ async def test_an_unknown_child_is_named_with_the_nearest_known(stage):
     async with stage.supervisor(stage.program("adapter")) as supervisor:
         with pytest.raises(ValueError, match="Did you mean 'adapter'"):
             supervisor.kill("adaptor")
+
+
+async def test_the_children_follow_the_agents(stage, monkeypatch):
+    """Those that left are stopped and are no failure, new ones run, and the others are not touched."""
+    everyone = {name: stage.program(name) for name in ("adapter", "s1", "s2")}
+    config = Config(agents={"b": Agent()}, channels={})
+    monkeypatch.setattr("multiclaw.supervisor.supervisor.programs_of", lambda *_: [everyone["adapter"], everyone["s2"]])
+    async with stage.supervisor(everyone["adapter"], everyone["s1"]) as supervisor:
+        await supervisor.all_ready()
+        gone, kept = supervisor.view("s1").pid, supervisor.view("adapter").pid
+        failed = asyncio.ensure_future(supervisor.failed())
+        await supervisor.follow(config)
+        await supervisor.ready("s2")
+        assert ([view.name for view in supervisor.views], supervisor.config) == (["adapter", "s2"], config)
+        assert not is_alive(gone)
+        assert supervisor.view("adapter").pid == kept
+        assert not failed.done()
+        failed.cancel()
+    assert stage.words("adapter")[-1] == "ended"
