@@ -24,7 +24,7 @@ class RollbackError(Exception):
 
 def waiting(number=1, sender="pm", standing=AppointmentState.SCHEDULED, **fields):
     """A scheduled send as it is stored."""
-    command = scheduled(sender, at=60 + number % 1_000, **fields)
+    command = scheduled(sender, at=2_000 - number % 1_000, **fields)
     appointment = Appointment(number, sender, command.idempotency_key, command.deliver_at_us, standing)
     return ScheduledSend(appointment, command, 5)
 
@@ -104,7 +104,7 @@ def test_nothing_of_a_failed_transaction_remains(engine):
 
 
 def test_a_snapshot_holds_keys_and_times_in_order_of_acceptance(engine):
-    """What waits and what failed; what was cancelled is remembered by the store alone."""
+    """What waits and what failed, whichever is due first; what was cancelled is remembered by the store alone."""
     third, first, second = waiting(3), waiting(1, "qa"), waiting(2, standing=AppointmentState.FAILED)
     save(engine, third, waiting(4, standing=AppointmentState.CANCELLED), first, second)
     assert engine.snapshot().appointments == [first.appointment, second.appointment, third.appointment]

@@ -238,6 +238,13 @@ def test_a_step_of_the_wall_clock_neither_fires_nor_freezes(bench, step):
     assert len(bench.poll()) == 1
 
 
+def test_the_time_is_the_walls_when_it_is_accepted(bench):
+    """Sixty seconds from then, also where the wall is an hour off the steady clock."""
+    (outcome,) = ask(bench.exchange, bench.engine, Now(START_US - us(3_600), START_US), scheduled(to="@qa", at=-3_540))
+    assert isinstance(outcome, Scheduled)
+    assert bench.exchange.next_due_us() == START_US + us(60)
+
+
 def test_after_a_restart_the_wall_clock_counts(bench):
     """The process was away for an hour: what was due in it is sent at once."""
     bench.do(scheduled(to="@qa", at=60))
@@ -306,6 +313,18 @@ def test_what_was_sent_cannot_be_cancelled_and_says_where_it_is(bench):
     assert (problem.kind, problem.extra) == ("not-scheduled", {"channel": "@qa", "channel_sequence_id": 1})
     assert bench.refused(cancel(scheduled(at=60))).kind == "not-found"
     assert bench.refused(cancel(command, "qa")).kind == "not-found"
+
+
+def test_a_timer_of_a_key_that_went_does_not_fire_for_its_next_use(bench):
+    """Cancelled so long ago that the key was forgotten, and scheduled anew for later."""
+    timetable, command, later = Timetable([], now()), scheduled(at=60), scheduled(at=600)
+    key = (command.sender, command.idempotency_key)
+    with bench.engine.begin() as store:
+        timetable.add(command, command.deliver_at_us, store, now())
+        timetable.remove(key)
+        timetable.add(command, later.deliver_at_us, store, now())
+    assert timetable.take_due(START_US + us(60), 10) == []
+    assert timetable.take_due(START_US + us(600), 10) == [key]
 
 
 def test_thousands_that_are_cancelled_leave_no_timers(bench):
