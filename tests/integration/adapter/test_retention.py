@@ -12,7 +12,7 @@ from adapter.store.engine import Store
 from adapter.store.pruning import forget
 from shared.times import MICROSECONDS
 from tests.support.clock import SettableClock, us
-from tests.support.factories import policy, send, topology
+from tests.support.factories import membership, policy, send
 
 DAY = 86_400.0
 AGES = RetentionPolicy(Ages(us(30 * DAY), None), {}, check_us=us(60), agree_us=us(DAY))
@@ -25,7 +25,7 @@ class Kept:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.clock = SettableClock()
-        self.store = Store(path, topology(), policy(retention=AGES, queue_max=100_000), self.clock)
+        self.store = Store(path, membership(), policy(retention=AGES, queue_max=100_000), self.clock)
 
     async def send(self, count: int) -> None:
         """So many messages to one agent."""

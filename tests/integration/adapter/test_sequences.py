@@ -13,13 +13,13 @@ from adapter.store.engine import Store
 from shared.problems import Problem
 from tests.support.clock import SettableClock
 from tests.support.deployment import until
-from tests.support.factories import policy, send, topology
+from tests.support.factories import membership, policy, send
 
 
 @contextlib.asynccontextmanager
 async def opened(path):
     """A store at `path`, open for a block."""
-    store = Store(path, topology(), policy(), SettableClock())
+    store = Store(path, membership(), policy(), SettableClock())
     await store.open()
     try:
         yield store
