@@ -34,7 +34,7 @@ def bench(  # noqa: PLR0913, PLR0917 - an argument for each option of the verb
     seconds: Annotated[float, typer.Option(min=0.1, help="A run sends for so long at most.")] = 30.0,
     messages: Annotated[int | None, typer.Option(min=1, help="Messages of a run of W1 to W5.")] = None,
     stored: Annotated[
-        int | None, typer.Option(min=1, help="Messages stored for W6 and W7; 100000 is the long form.")
+        int | None, typer.Option(min=1, help="Messages stored for W6 to W8; 100000 is the long form.")
     ] = None,
     directory: Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Where stores are made.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One short run of each: are the counts right?")] = False,

@@ -17,6 +17,9 @@ from shared.lifecycle import PARENT_VARIABLE
 from shared.names import ADAPTER
 
 SENDERS: Final = ("s1", "s2", "s3", "s4", "s5", "s6")
+ORCHESTRATOR: Final = SENDERS[5]
+"""The sender that also has this role."""
+
 SINK: Final = "sink"
 """Receives what the senders send; it has no part in a channel."""
 
@@ -42,6 +45,12 @@ lease_seconds = 3600
 [rates.normal]
 per_second = 1000000
 burst = 100000000
+"""
+
+
+_ROLE: Final = f"""
+[agents.{ORCHESTRATOR}]
+role = "orchestrator"
 """
 
 
@@ -168,7 +177,7 @@ class Deployment:
 def _make(folder: Path) -> Path:
     agents = (*SENDERS, SINK)
     path = folder / "multiclaw.toml"
-    tables = "".join(f"\n[agents.{agent}]\n" for agent in agents)
+    tables = "".join(f"\n[agents.{agent}]\n" for agent in agents if agent != ORCHESTRATOR) + _ROLE
     members = ", ".join(f'"{agent}"' for agent in TEAM_MEMBERS)
     path.write_text(f"{_CONFIGURATION}{tables}\n[channels.{TEAM}]\nmembers = [{members}]\n", encoding="utf-8")
     config = load(path, environ={})

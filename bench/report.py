@@ -29,6 +29,7 @@ _COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("still_p50_ms", "still p50 ms", ".2f"),
     ("still_p99_ms", "still p99 ms", ".2f"),
     ("pruned_s", "pruned s", ".1f"),
+    ("replayed_s", "replayed s", ".1f"),
     ("disk_after_mb", "after MB", ".0f"),
     ("restart_s", "restart s", ".2f"),
     ("adapter_rss_mb", "adapter MB", ".0f"),

@@ -91,15 +91,16 @@ class AdapterWay:
         sender = messages[0].sender
         key, now_us = self._keyrings[sender].current, self._clock.wall_us()
         envelopes = [sign_envelope({**message.content, "sender": sender}, key, now_us) for message in messages]
-        return self._signed(MESSAGES_PATH, sender, {"envelopes": envelopes}, tuple(m.key for m in messages))
+        keys = tuple(message.key for message in messages)
+        return self.request(sender, "POST", MESSAGES_PATH, {"envelopes": envelopes}, keys)
 
     def poll(self, agent: str, count: int, wait_seconds: float) -> Request:
         """See `Way`."""
-        return self._signed(POLL_PATH, agent, {"wait": wait_seconds, "max": count})
+        return self.request(agent, "POST", POLL_PATH, {"wait": wait_seconds, "max": count})
 
     def ack(self, agent: str, delivery_ids: Sequence[str]) -> Request:
         """See `Way`."""
-        return self._signed(ACK_PATH, agent, {"delivery_ids": list(delivery_ids)})
+        return self.request(agent, "POST", ACK_PATH, {"delivery_ids": list(delivery_ids)})
 
     def read(self, request: Request, response: Response) -> dict[str, Any]:
         """See `Way`; the answer's signature is checked first, as a sidecar does."""
@@ -114,10 +115,13 @@ class AdapterWay:
         outcomes = self.read(request, response)["outcomes"]
         return [_outcome(outcome["code"], outcome.get("answer") or {}) for outcome in outcomes]
 
-    def _signed(self, path: str, agent: str, document: dict[str, Any], keys: tuple[str, ...] = ()) -> Request:
-        body = encode(document)
-        signature = sign_request("POST", path, body, self._keyrings[agent], self._clock.wall_us())
-        return Request(request_bytes("POST", path, body, {REQUEST_HEADER: signature}), agent, keys, signature)
+    def request(
+        self, agent: str, method: str, path: str, document: dict[str, Any] | None = None, keys: tuple[str, ...] = ()
+    ) -> Request:
+        """Any signed request of the link, about the messages of these keys."""
+        body = b"" if document is None else encode(document)
+        signature = sign_request(method, path, body, self._keyrings[agent], self._clock.wall_us())
+        return Request(request_bytes(method, path, body, {REQUEST_HEADER: signature}), agent, keys, signature)
 
 
 class SidecarWay:

@@ -12,8 +12,8 @@ from shared.model import Model
 REPLAYS_PATH: Final = f"{PATH}/replays"
 ONE_REPLAY_PATH: Final = f"{REPLAYS_PATH}/{{id}}"
 
-RATE_MAX: Final = 10_000.0
-"""Replays a second that can be asked for: more than any store makes, and far from what a step in microseconds holds."""
+RATE_MAX: Final = 1_000.0
+"""Replays of a job in a second, at most and where none is said: as fast as sends hardly notice."""
 
 
 class ReplayJobRequest(Model):
@@ -27,7 +27,7 @@ class ReplayJobRequest(Model):
     recipient: Name | None = None
     reason: Reason | None = None
     cut_off: Moment | None = None
-    rate: Annotated[float, Field(gt=0, le=RATE_MAX, description="a second; else as fast as it goes")] | None = None
+    rate: Annotated[float, Field(gt=0, le=RATE_MAX, description="a second; the highest where left out")] | None = None
     limit: Annotated[int, Field(ge=1, le=INTEGER_MAX, description="how many in all")] | None = None
 
 

@@ -21,6 +21,7 @@ class Mailbox:
     def __init__(self, recipient: str) -> None:
         self.recipient = recipient
         self.live: dict[int, Delivery] = {}
+        self._in_order = True
         self._tails: dict[int, Delivery] = {}
         self._ready: list[int] = []
         self._later: list[tuple[int, int]] = []
@@ -54,7 +55,7 @@ class Mailbox:
         else:
             self._tails[delivery.order_key] = delivery
         self.live[delivery.message_id] = delivery
-        self.live = dict(sorted(self.live.items()))  # "the oldest" is the first one
+        self._in_order = False
         self._enter(delivery)
 
     def _enter(self, delivery: Delivery) -> None:
@@ -174,6 +175,9 @@ class Mailbox:
 
     def oldest_evictable(self) -> Delivery | None:
         """The oldest queued delivery of normal priority; a leased one is in its receiver's hands and stays."""
+        if not self._in_order:  # something was revived since: a job revives hundreds, and nobody asks in between
+            self.live = dict(sorted(self.live.items()))
+            self._in_order = True
         queued = (d for d in self.live.values() if d.state is State.QUEUED and not d.critical)
         return next(queued, None)
 

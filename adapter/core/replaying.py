@@ -12,8 +12,9 @@ from adapter.core.books import Books, Decide
 from adapter.core.commands import CancelReplay, Replay, Settled, Snapshot, StartReplay
 from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
-from adapter.core.replay_job import JobEvent, JobState, Pace, ReplayJob
+from adapter.core.replay_job import GAP_US, JobEvent, JobState, Pace, ReplayJob
 from shared.problems import Problem
+from shared.replays import RATE_MAX
 from shared.times import MICROSECONDS
 
 RUNNING_MAX: Final = 4
@@ -22,9 +23,8 @@ RUNNING_MAX: Final = 4
 ENDED_MAX: Final = 100
 """Ended jobs that can still be looked at; the oldest beyond these are forgotten."""
 
-BATCH_MAX: Final = 20
-"""Replays of one job in one group: about 2 ms, which a send that shares the group waits longer. As ticks are 10 ms
-apart (`adapter/broker.py`), a job makes 2,000 a second at most."""
+BATCH_MAX: Final = int(RATE_MAX * GAP_US / MICROSECONDS)
+"""Replays of one job in one group: 50, or about 2 ms, which a send that shares the group waits longer."""
 
 _WAIT_US: Final = MICROSECONDS // 10
 """How soon a job looks again for room in full queues: to look costs nothing but an empty transaction."""

@@ -1,4 +1,4 @@
-"""The workloads W1 to W7. Each starts with empty queues, and ends by counting what came out."""
+"""The workloads W1 to W8. Each starts with empty queues, and ends by counting what came out."""
 
 from typing import Final
 
@@ -7,6 +7,7 @@ from bench.workloads.base import Measured, Stage, Workload
 from bench.workloads.broadcast import Broadcast
 from bench.workloads.latency import PacedLatency
 from bench.workloads.pruning import Pruning
+from bench.workloads.replaying import Replaying
 from bench.workloads.restart import Restart
 from bench.workloads.throughput import InFlight64, OneInFlightEach
 
@@ -18,6 +19,7 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     Backlog(),
     Restart(),
     Pruning(),
+    Replaying(),
 )
 
 __all__ = ["WORKLOADS", "Measured", "Stage", "Workload"]

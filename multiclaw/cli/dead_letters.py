@@ -34,7 +34,7 @@ Why = Annotated[Reason | None, typer.Option("--reason", help="Only those that di
 Before = Annotated[str | None, typer.Option(metavar="TIME", help="Only those that died before this RFC 3339 time.")]
 Limit = Annotated[int, typer.Option(min=1, max=ITEMS_MAX, help="How many at most.")]
 _LIMIT_HELP = f"How many at most: {ITEMS_DEFAULT} where left out; with --rate, all."
-_RATE_HELP = "By a job, so many a second; 0 is as fast as it goes."
+_RATE_HELP = "By a job, so many a second; 0 is the highest, 1000."
 After = Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where an earlier page ended.")]
 
 

@@ -112,7 +112,7 @@ class DeadLetters:
         rate: float | None = None,
         limit: int | None = None,
     ) -> dict[str, Any]:
-        """Start a job that has all that match tried again, `rate` a second (as fast as it goes), `limit` in all.
+        """Start a job that has all that match tried again, `rate` a second (at most 1,000), `limit` in all.
 
         It goes on by itself, over restarts too: `read_replay(job["id"])` tells how far it is. It waits where a queue
         is half full, and touches nothing that dies at `cut_off` or later (default: now).

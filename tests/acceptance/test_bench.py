@@ -43,6 +43,7 @@ def test_quick_form_counts_right_and_leaves_nothing(short_folder, way):
     assert medians["W4"]["deliveries_per_s"] > 0
     assert medians["W6"].keys() >= {"restart_s", "adapter_rss_mb", "disk_mb"}
     assert medians["W7"].keys() >= {"p99_ms", "still_p99_ms", "messages_per_s", "still_messages_per_s", "pruned_s"}
+    assert medians["W8"].keys() >= {"p99_ms", "still_p99_ms", "replayed_s"}
     assert ("sidecar_rss_mb" in medians["W6"]) == (way == "sidecar")
     assert list(short_folder.iterdir()) == []
 

@@ -15,6 +15,7 @@ import pytest
 
 from multiclaw import Agent, Refused, SyncAgent
 from tests.acceptance.test_cli import MULTICLAW, Shell, texts, wait_until
+from tests.support.deployment import Deployment, until
 
 AGENTS = "orchestrator,pm,qa"
 
@@ -213,3 +214,37 @@ def test_the_same_in_python_with_a_loop_and_without(running: Shell) -> None:
 def test_what_is_ambiguous_is_wrong_use(running: Shell, arguments: tuple[str, ...]) -> None:
     """Before anything is asked of anybody."""
     assert running("dead-letters", *arguments).returncode == 2
+
+
+async def test_a_resend_waits_in_the_outbox(short_folder: Path) -> None:
+    """While the adapter is away it is queued; when it is back, the letter is closed by it. A second one that waited
+    behind it finds the letter closed, and is set aside."""
+    async with Deployment(short_folder) as deployment:
+        await deployment.start_adapter()
+        for name in ("orchestrator", "pm", "qa"):
+            await deployment.start_sidecar(name)
+        config = deployment.config_path
+        async with (
+            Agent("orchestrator", config=config) as orchestrator,
+            Agent("pm", config=config) as pm,
+            Agent("qa", config=config) as qa,
+        ):
+            await pm.send("@qa", "note/1", {"text": "x"})
+            for message in await qa.poll(wait=10):
+                await message.nack("refuse", "no")
+            letters = orchestrator.dead_letters
+            letter = await letters.read("qa", "@qa", 1)
+            deployment.kill9_adapter()
+            for text in ("mended", "mended again"):
+                assert (await letters.resend(letter, payload={"text": text})).status == "queued"
+            await deployment.start_adapter()
+
+            async def is_drained() -> bool:
+                health = await orchestrator.health()
+                return (health["outbox_depth"], health["outbox_dead"]) == (0, 1)
+
+            await until(is_drained, "one is sent, and one is set aside")
+            assert (await letters.read("qa", "@qa", 1))["replaced_by"] == {"channel": "@qa", "channel_sequence_id": 2}
+            (delivery,) = await qa.poll(wait=10)
+            assert delivery.payload == {"text": "mended"}
+            assert delivery.replaces == {"recipient": "qa", "channel": "@qa", "channel_sequence_id": 1}

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from adapter.core.dead_letters import Filter
-from adapter.core.replay_job import TRANSITIONS, JobEvent, JobState, Pace, ReplayJob
+from adapter.core.replay_job import GAP_US, TRANSITIONS, JobEvent, JobState, Pace, ReplayJob
+from shared.replays import RATE_MAX
 from tests.support.clock import us
 
 JOB = ReplayJob("j", Filter(before_us=9), 5.0, None, 9, 10, {"qa": 0}, waiting=("qa",))
@@ -42,7 +43,8 @@ def walk(pace, seconds, step_us, at_most=100, start_us=0):
     total = 0
     for now_us in range(start_us, start_us + us(seconds), step_us):
         count = pace.allows(now_us, at_most)
-        pace.spent(count, now_us)
+        if count:
+            pace.spent(count, now_us)
         total += count
     return total
 
@@ -51,7 +53,7 @@ def walk(pace, seconds, step_us, at_most=100, start_us=0):
 @pytest.mark.parametrize("step_us", [1_000, 10_000, 90_000])
 def test_a_rate_is_kept_however_often_it_is_asked(rate, step_us):
     """Exact over ten seconds, to within the first and the last."""
-    assert abs(walk(Pace(rate, 0), 10, step_us) - 10 * rate) <= 1 + rate * step_us / us(1)
+    assert abs(walk(Pace(rate, 0), 10, step_us) - 10 * rate) <= 1 + rate * max(step_us, GAP_US) / us(1)
 
 
 def test_a_delay_is_not_caught_up():
@@ -60,12 +62,14 @@ def test_a_delay_is_not_caught_up():
     assert walk(pace, 1, 10_000, at_most=10_000, start_us=us(60)) <= 100 + 100 / 10 + 1
 
 
-def test_without_a_rate_only_the_batch_bounds():
-    """As many as are asked for, each time, and again at once."""
-    pace = Pace(None, 5)
-    assert (pace.due_us, pace.allows(4, 20), pace.allows(5, 20)) == (5, 0, 20)
-    pace.spent(20, 5)
-    assert pace.allows(6, 20) == 20
+@pytest.mark.parametrize("rate", [None, 1e9])
+def test_no_job_is_faster_than_the_highest_rate(rate):
+    """Whatever is asked for; and it rests between its parts, so that a second has 20 of them."""
+    pace = Pace(rate, 5)
+    assert (pace.due_us, pace.allows(4, 50), pace.allows(5, 50)) == (5, 0, 1)
+    assert abs(walk(pace, 10, 1_000) - 10 * RATE_MAX) <= 51
+    pace.spent(1, us(20))
+    assert (pace.allows(us(20) + GAP_US - 1, 50), pace.allows(us(20) + GAP_US, 50)) == (0, 50)
 
 
 def test_a_wait_is_waited():
