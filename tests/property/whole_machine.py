@@ -89,6 +89,16 @@ class WholeMachine(ExchangeMachine):
         self.sends.append(command)
         self._ask(command, wait=wait)
 
+    @rule(to=channels, critical=more, seconds=st.sampled_from([0.25, 0.5, 1.5]))
+    def an_agent_is_in_a_loop(self, to, critical, seconds):
+        """It sends until it is stopped, and goes on when it may again, or too early."""
+        for pause in (0, seconds, seconds):
+            self._commit()
+            self.seconds += pause
+            for _ in range(4):
+                self.sends.append(send("pm", to, critical=critical, payload={"n": len(self.sends)}))
+                self._ask(self.sends[-1], wait=True)
+
     @precondition(lambda self: self.model.deliveries())
     @rule(index=indexes, wait=more)
     def resend(self, index, wait):
