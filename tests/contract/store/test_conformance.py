@@ -138,7 +138,7 @@ def test_nothing_of_a_failed_transaction_remains(engine):
 
 @pytest.mark.parametrize("twin", ["key", "place", "id"])
 def test_a_key_a_place_and_an_id_are_taken_once(engine, twin):
-    """The store is the last line against a number used twice (BUGLOG B12)."""
+    """The store is the last line against a number used twice (nats-server#3006)."""
     first = message(idempotency_key="00000000-0000-4000-8000-000000000000")
     add(engine, first)
     second = {
@@ -192,7 +192,7 @@ def test_a_dead_letter_comes_back_as_it_was_saved(engine):
 
 
 def test_a_dead_letter_is_one_record(engine):
-    """Saving again replaces it; closing it is saving it (BUGLOG B14)."""
+    """Saving again replaces it; closing it is saving it (mafintosh/sqs#41)."""
     with engine.begin() as store:
         store.save_dead_letters([LETTER])
     ended = closed(LETTER, "resolved", 9, "by hand")

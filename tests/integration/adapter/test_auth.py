@@ -1,4 +1,4 @@
-"""Who speaks on the link is proven by each request, and what the adapter says by each answer (BUGLOG B61, B62)."""
+"""Who speaks on the link is proven by each request, and what the adapter says by each answer (mcp_agent_mail#99)."""
 
 import pytest
 
@@ -172,7 +172,7 @@ async def test_the_signature_of_an_envelope_is_checked_whole(link):
 
 
 async def test_signed_bytes_played_again_deliver_once(start):
-    """Within its time a replay is a duplicate, also after a restart (BUGLOG B61)."""
+    """Within its time a replay is a duplicate, also after a restart (connectors#8989)."""
     link = await start()
     pm, qa = await link.client("pm"), await link.client("qa")
     body = encode({"envelopes": [pm.envelope("@qa")]})

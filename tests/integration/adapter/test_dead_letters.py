@@ -83,7 +83,7 @@ async def test_a_replayed_letter_is_handed_over_again(near):
 
 
 async def test_replays_at_once_give_one_delivery(near):
-    """Ten requests for one letter: one is answered with queued, the rest with 409 (BUGLOG B14)."""
+    """Ten requests for one letter: one is answered with queued, the rest with 409 (mafintosh/sqs#41)."""
     await kill(near, {"n": 1})
     orchestrator, qa = await near.client("orchestrator"), await near.client("qa")
     answers = await asyncio.gather(*(ask(orchestrator, "POST", REPLAY, {"items": [item(1)]}) for _ in range(10)))
@@ -184,7 +184,7 @@ async def test_what_is_not_there_is_not_found(near):
 
 
 async def test_a_dead_letter_outlives_a_kill(start):
-    """As does a replay: after each, exactly one of live and dead, and the record agrees (BUGLOG B13)."""
+    """As does a replay: after each, exactly one of live and dead, and the record agrees (wolverine#4488)."""
     link = await start()
     await kill(link, {"n": 1})
     link.adapter.kill9()
@@ -224,7 +224,7 @@ async def test_deaths_are_alerted_once_in_a_window(start):
 
 @pytest.mark.parametrize(("earlier", "later"), [("expires_at", "deadline"), ("deadline", "expires_at")])
 async def test_what_expires_dies_without_a_poll(start, earlier, later):
-    """At its time, which is the earlier of the two, for each recipient (issue 3, point 6)."""
+    """At its time, which is the earlier of the two, for each recipient (promise 6)."""
     link = await start(alert_window_seconds=60)
     pm = await link.client("pm")
     await pm.send("product", **{earlier: iso(wall_us() + 300_000), later: iso(wall_us() + 60_000_000)})

@@ -63,7 +63,7 @@ async def test_sends_of_one_request_keep_their_order(link):
 
 
 async def test_a_key_used_twice_for_two_things_is_a_conflict(link):
-    """The stored message stands (BUGLOG B05)."""
+    """The stored message stands (nats-server#2921)."""
     pm, qa = await link.client("pm"), await link.client("qa")
     envelope = pm.envelope("@qa", payload={"text": "one"})
     other = pm.envelope("@qa", payload={"text": "two"}, idempotency_key=envelope["idempotency_key"])
@@ -74,7 +74,7 @@ async def test_a_key_used_twice_for_two_things_is_a_conflict(link):
 
 
 async def test_a_lapsed_lease_is_handed_over_again(start):
-    """To a poll that waits for it, with an honest count, and the late ack is refused (BUGLOG B01, B03)."""
+    """To a poll that waits for it, with an honest count, and the late ack is refused (nats-server#4627, bull#308)."""
     link = await start(lease_seconds=0.2, retry_base_seconds=0.01)
     pm, qa = await link.client("pm"), await link.client("qa")
     await pm.send("@qa", payload={"text": "whole"})
@@ -89,7 +89,7 @@ async def test_a_lapsed_lease_is_handed_over_again(start):
 
 
 async def test_a_late_ack_before_the_redelivery_is_refused(start):
-    """The other order: the lease has lapsed, nobody has the message yet (BUGLOG B03)."""
+    """The other order: the lease has lapsed, nobody has the message yet (bull#308)."""
     link = await start(lease_seconds=0.2, retry_base_seconds=30)
     pm, qa = await link.client("pm"), await link.client("qa")
     await pm.send("@qa")
@@ -114,7 +114,7 @@ async def test_an_extended_lease_does_not_lapse(start):
 
 
 async def test_three_failures_are_dead_and_touch_no_other_recipient(start):
-    """The dead letter is there with the answer to the third nack (BUGLOG B11)."""
+    """The dead letter is there with the answer to the third nack (nats-server#4956)."""
     link = await start(retry_base_seconds=0.01)
     pm, qa = await link.client("pm"), await link.client("qa")
     envelope = pm.envelope("product")

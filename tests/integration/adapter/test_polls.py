@@ -1,4 +1,4 @@
-"""Long-polls: no lost wake-up, and a client that went away holds nothing and spends nothing (promise 8, BUGLOG B21)."""
+"""Long-polls: no lost wake-up, and a client that went away holds nothing and spends nothing (promise 8, redis#949)."""
 
 import asyncio
 import random

@@ -92,7 +92,7 @@ async def test_a_long_range_comes_in_pages(link):
 
 
 async def test_a_range_in_the_future_is_an_error(link):
-    """Not an empty answer: the reader's cursor is wrong (BUGLOG B09)."""
+    """Not an empty answer: the reader's cursor is wrong (A2A#1635)."""
     pm = await link.client("pm")
     await pm.send("product")
     for first in (2, 2**53 - 1):
@@ -147,7 +147,7 @@ async def test_a_task_is_told_by_its_messages(link):
 
 
 async def test_a_cyclic_lineage_ends(link):
-    """Two tasks that call each other their parent (BUGLOG B65)."""
+    """Two tasks that call each other their parent (archestra#4462)."""
     pm = await link.client("pm")
     for task, parent in (("a", "b"), ("b", "a"), ("c", "c")):
         await pm.send("product", task_id=task, parent_task_id=parent)

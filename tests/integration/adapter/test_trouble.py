@@ -31,7 +31,7 @@ async def became(link, status):
 
 
 async def test_a_full_disk_refuses_sends_and_heals_by_itself(link):
-    """503 and not ready while it lasts; afterwards memory is what the disk says, and nothing is missing (B26, B36)."""
+    """503 and not ready while it lasts; then memory is what the disk says, and nothing is missing (neotoma#2281)."""
     pm, qa = await link.client("pm"), await link.client("qa")
     first = pm.envelope("@qa", payload={"n": 1})
     (outcome,) = await pm.submit(first)
@@ -90,7 +90,7 @@ async def test_leases_lapse_after_a_restart_though_nobody_asks(start):
 
 
 async def test_a_store_locked_by_another_process_is_trouble_that_passes(link):
-    """Busy is not corrupt: nothing is renamed or rebuilt, and it serves again when the lock is gone (BUGLOG B29)."""
+    """Busy is not corrupt (codebase-memory-mcp#1206): nothing is renamed, and it serves again when the lock is gone."""
     pm = await link.client("pm")
     await pm.send("@qa")
     inode = link.config.adapter_store.stat().st_ino
@@ -131,7 +131,7 @@ async def test_a_stop_in_the_middle_of_trouble_is_a_clean_stop(link):
 
 
 async def test_a_stop_answers_polls_and_loses_no_send(link):
-    """Seven polls open, fifty sends in flight: every 2xx is on disk, and it ends within three seconds (BUGLOG B23)."""
+    """Seven polls open, fifty sends in flight: every 2xx is on disk, and it ends in three seconds (aiohttp#3638)."""
     clients = {agent: await link.client(agent) for agent in AGENTS}
     pm = clients["pm"]
     receivers = [clients[agent] for agent in ("orchestrator", "research", "growth", "qa", "engineering", "pm", "qa")]
@@ -161,7 +161,7 @@ async def noted_send(link, client, number):
 
 
 async def test_senders_that_vanish_leave_no_transaction_open(link):
-    """Three hundred requests, each cut off within twenty milliseconds; then a plain send is quick (BUGLOG B30)."""
+    """Three hundred requests, each cut off within twenty milliseconds; then a plain send is quick (aiosqlite#259)."""
     pm, rng = await link.client("pm"), random.Random(3)
 
     async def vanish(number):
@@ -177,7 +177,7 @@ async def test_senders_that_vanish_leave_no_transaction_open(link):
 
 
 async def test_a_second_adapter_on_the_same_store_is_refused(link):
-    """It names the holder and exits as a configuration error; the first serves on (BUGLOG B28)."""
+    """It names the holder and exits as a configuration error; the first serves on (mcp_agent_mail#123)."""
     pm = await link.client("pm")
     first = link.adapter
     environment = {"RUNTIME_DIRECTORY": str(link.folder / "elsewhere")}
@@ -196,7 +196,7 @@ async def test_the_lock_dies_with_its_holder(link):
 
 @pytest.mark.parametrize("make", ["file", "folder"])
 async def test_what_is_no_socket_is_never_deleted(link, make):
-    """Something else stands at the path: the adapter refuses to start, and it stays (BUGLOG B40)."""
+    """Something else stands at the path: the adapter refuses to start, and it stays (cpython#121252)."""
     await link.adapter.stop()
     path = link.config.adapter_socket
     path.mkdir() if make == "folder" else path.write_text("mine")

@@ -1,4 +1,4 @@
-"""A bounded queue: who is let in, and at whose cost (promise 7, BUGLOG B19)."""
+"""A bounded queue: who is let in, and at whose cost (promise 7, rabbitmq-server#2313)."""
 
 import pytest
 

@@ -53,7 +53,7 @@ def test_every_way_to_die_leaves_a_record(make_bench):
 
 
 def test_a_replay_starts_from_the_beginning(bench):
-    """Same message, same place, a fresh budget; hand-overs and cycles are counted on (BUGLOG B14)."""
+    """Same message, same place, a fresh budget; hand-overs and cycles are counted on (mafintosh/sqs#41)."""
     bench.send(to="@qa", payload={"n": 1})
     for wait in (1, 2, 0):
         handed = bench.poll()[0]
@@ -113,7 +113,7 @@ def test_what_never_was_is_not_found(bench, number, recipient):
 
 
 def test_two_replays_at_once_give_one_delivery(bench):
-    """The second is told so (BUGLOG B14)."""
+    """The second is told so (mafintosh/sqs#41)."""
     die(bench)
     first, second = replay(bench, 1, 1)
     assert (first.status, second.kind) == ("queued", "not-dead")
@@ -253,7 +253,7 @@ def test_a_resolution_says_how(bench):
 
 
 def test_time_runs_out_without_a_poll(bench):
-    """The tick is due then, and what waits dies; what is in somebody's hands does not (issue 3, point 6)."""
+    """The tick is due then, and what waits dies; what is in somebody's hands does not (promise 6)."""
     bench.send(to="@qa", expires_at_us=START_US + 5_000_000, task_id="a")
     bench.send(to="@pm", expires_at_us=START_US + 5_000_000)
     (held,) = bench.poll()

@@ -25,7 +25,7 @@ def test_sequences_are_contiguous_in_each_channel(bench):
 
 
 def test_a_refused_send_takes_no_sequence(bench):
-    """Readers would take the hole for loss (BUGLOG B12)."""
+    """Readers would take the hole for loss (nats-server#3006)."""
     bench.send()
     assert isinstance(bench.do(send(expires_at_us=1)), Problem)
     assert bench.send().sequence == 2
@@ -49,7 +49,7 @@ def test_a_sender_cannot_raise_the_priority_or_choose_its_place(bench):
 
 
 def test_timestamps_never_go_back(bench):
-    """Not with the clock either (BUGLOG B52)."""
+    """Not with the clock either (temporal#7030)."""
     first = bench.send().accepted_at_us
     bench.seconds -= 3_600
     assert bench.send().accepted_at_us == first
@@ -97,7 +97,7 @@ def test_a_duplicate_says_that_its_message_is_dead(bench):
 
 @pytest.mark.parametrize("grouped", [True, False])
 def test_a_key_used_for_other_content_is_a_conflict(bench, grouped):
-    """The stored message stands, and nothing is delivered (BUGLOG B05)."""
+    """The stored message stands, and nothing is delivered (nats-server#2921)."""
     key = new_key()
     one, two = send(idempotency_key=key), send(idempotency_key=key, payload={"text": "other"})
     outcomes = bench.group(one, two) if grouped else [bench.do(one), bench.do(two)]
@@ -172,7 +172,7 @@ def test_a_step_of_the_wall_clock_does_not_expire_what_waits(bench):
 
 
 def test_a_full_queue_evicts_its_oldest_normal_message(make_bench):
-    """With its reason, and for that recipient only (BUGLOG B19)."""
+    """With its reason, and for that recipient only (rabbitmq-server#2313)."""
     bench = make_bench(policy(queue_max=2))
     bench.group(send(to="@qa", critical=True), send(to="product"), send(to="@qa"))
     assert (bench.row(2).state.word, bench.row(2).reason) == ("dead", "overflow")

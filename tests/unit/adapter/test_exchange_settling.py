@@ -39,7 +39,7 @@ def test_a_stale_token_acks_nothing_and_the_fresh_ones_beside_it_do(bench):
 
 
 def test_a_late_ack_after_the_redelivery_was_acked_is_stale(bench):
-    """The message stays acked once (BUGLOG B03)."""
+    """The message stays acked once (bull#308)."""
     bench.send(to="@qa")
     first = bench.poll()[0]
     bench.wait(31)
@@ -93,7 +93,7 @@ def test_one_recipients_failure_redelivers_to_no_other(bench):
 
 
 def test_three_failures_are_dead_with_the_last_reason(bench):
-    """In the transaction of the third (BUGLOG B11)."""
+    """In the transaction of the third (nats-server#4956)."""
     bench.send(to="@qa")
     for wait in (1, 2, 0):
         settled = bench.nack(bench.poll()[0], "fail", "x" * 5_000)
@@ -117,7 +117,7 @@ def test_the_wait_after_a_failure_grows(bench):
 
 @pytest.mark.parametrize("act", ["release", "give-back", "recover"])
 def test_what_comes_back_free_spends_nothing(bench, act):
-    """A hundred times, and it is still alive (BUGLOG B21)."""
+    """A hundred times, and it is still alive (redis#949)."""
     bench.send(to="@qa")
     for number in range(100):
         poll_id = f"{number:08x}"
@@ -216,7 +216,7 @@ def test_what_nobody_polls_for_asks_for_no_more_ticks(bench):
 
 
 def test_a_poison_message_kills_no_neighbour(bench):
-    """Its receiver dies each time it is handed over; all others are acked in the end (BUGLOG B18)."""
+    """Its receiver dies each time it is handed over; all others are acked in the end (dapr#5511)."""
     bench.group(*(send(to="@qa", task_id=f"t{n}") for n in range(10)))
     for _ in range(40):
         handed = bench.poll()
@@ -266,7 +266,7 @@ def test_leases_outlive_a_restart(bench):
 
 
 def test_a_clock_that_was_ahead_holds_nothing_for_years(bench):
-    """A stored deadline is clamped to what it can be at most (BUGLOG B52)."""
+    """A stored deadline is clamped to what it can be at most (temporal#7030)."""
     bench.seconds = 10 * 365 * 86_400.0
     bench.group(send(to="@qa", task_id="a"), send(to="@qa", task_id="b"))
     bench.nack(bench.poll(count=1)[0])

@@ -112,7 +112,7 @@ def test_a_lapsed_batch_fails_the_heads_and_frees_their_followers():
 
 
 def test_after_silence_a_message_goes_out_alone():
-    """A poison message does not burn its neighbours' budget (promise 5, BUGLOG B18)."""
+    """A poison message does not burn its neighbours' budget (promise 5, dapr#5511)."""
     box = mailbox(*line(1, 2), *line(3, key=2), *line(4, key=3))
     assert claim(box, 2) == [1, 2]
     lapse(box, LEASE)

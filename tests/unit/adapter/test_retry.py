@@ -9,7 +9,7 @@ POLICY = RetryPolicy(attempts_max=3, base_us=1_000_000, cap_us=60_000_000)
 
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (8, 60), (1_000_000, 60)])
 def test_the_longest_wait_doubles_up_to_the_cap(failures, seconds):
-    """No count of failures overflows (BUGLOG B49)."""
+    """No count of failures overflows (redis-py#4320)."""
     assert POLICY.delay_us(failures, 1.0) == seconds * 1_000_000
 
 
