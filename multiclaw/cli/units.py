@@ -16,6 +16,8 @@ from multiclaw import units
 from multiclaw.cli.exits import CONFIGURATION, FAILED, Exit
 from multiclaw.cli.options import ConfigPath, load_config
 from shared.config import Config
+from shared.keys import key_path
+from shared.names import GOVERNOR
 
 _CONFIG_DEFAULT: Final = Path("/etc/multiclaw/multiclaw.toml")
 _ROOT: Final = Path("/")
@@ -47,7 +49,7 @@ def install_units(
 def _install(config: Config, folder: Path, root: Path) -> None:
     programs = Path(sys.executable).parent
     used = (programs, Path(sys.base_prefix), Path(multiclaw.__file__).parent)
-    obstacles = [*units.obstacles(config, folder, used), *_closed(config, folder)]
+    obstacles = [*units.obstacles(config, folder, used), *_closed(config, folder), *_missing_keys(config, folder)]
     if obstacles:
         raise Exit(CONFIGURATION, "\nmulticlaw: ".join(obstacles))
     plan = units.plan(config, folder, programs, _templates())
@@ -58,7 +60,8 @@ def _install(config: Config, folder: Path, root: Path) -> None:
         _run("systemd-sysusers", f"/{units.SYSUSERS}")
         _run("systemd-tmpfiles", "--create", f"/{units.TMPFILES}")
         _reload()
-        print("next: systemctl enable --now multiclaw.target   (after an upgrade: systemctl restart multiclaw.target)")
+        print("next: systemctl enable --now multiclaw.target")
+        print("after an upgrade, which leaves the sockets open: systemctl try-restart 'multiclaw-*.service'")
 
 
 def _uninstall(root: Path) -> None:
@@ -93,6 +96,12 @@ def _closed(config: Config, folder: Path) -> Iterator[str]:
     for path, bits in readable:
         if path.stat().st_mode & bits != bits:
             yield f"{path} is closed to the services' users; open it: chmod o+{'rx' if bits & 1 else 'r'} {path}"
+
+
+def _missing_keys(config: Config, folder: Path) -> Iterator[str]:
+    for signer in (*config.agents, GOVERNOR):
+        if not key_path(config.paths.keys, signer).exists():
+            yield f"there is no key for {signer!r}; make it with: multiclaw init --dir {folder}"
 
 
 def _write(plan: units.Plan, root: Path) -> Iterator[str]:

@@ -125,6 +125,16 @@ def test_what_could_not_run_is_refused(install, folder, tmp_path, change, word):
     assert written(tmp_path) == {}
 
 
+def test_a_key_that_is_missing_is_named(install, folder, tmp_path):
+    """A topology that has grown needs its keys first: without one the adapter could not start."""
+    path = folder / "multiclaw.toml"
+    path.write_text(path.read_text() + "\n[agents.new]\n")
+    done = install()
+    assert done.status == 78
+    assert f"no key for 'new'; make it with: multiclaw init --dir {folder}" in done.err
+    assert written(tmp_path) == {}
+
+
 def test_what_services_cannot_read_is_refused(install, folder, monkeypatch, tmp_path):
     """A configuration closed to other users, and an interpreter in a home, are named with the way out."""
     (folder / "multiclaw.toml").chmod(0o600)
