@@ -4,7 +4,6 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator
-from functools import partial
 
 from aiohttp import web
 
@@ -34,7 +33,7 @@ from shared.journal import Journal
 from shared.keys import KeyMissing, Keyring, load_keyring
 from shared.lifecycle import serving
 from shared.names import GOVERNOR
-from shared.service_manager import Standing, announced, passed_listener
+from shared.service_manager import announced, passed_listener
 from shared.sockets import unix_door
 from shared.web.routes import SIGNATURE
 from shared.web.service import Service
@@ -80,14 +79,8 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         await site.start()
         stack.push_async_callback(site.stop)
         _log.info("ready: at %s", config.adapter_socket)
-        await stack.enter_async_context(announced(partial(_standing, store)))
+        await stack.enter_async_context(announced(health.standing))
         yield
-
-
-async def _standing(store: Store) -> Standing:
-    """A store that says what is wrong with it opens itself again; one that does not answer at all needs a restart."""
-    reason = await store.check()
-    return Standing(reason, stuck=reason is not None and store.fault is None)
 
 
 def _keyrings(config: Config) -> tuple[dict[str, Keyring], list[str]]:

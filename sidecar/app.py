@@ -8,7 +8,6 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +21,7 @@ from shared.keys import Keyring, create_private, load_keyring
 from shared.lifecycle import serving
 from shared.names import hint
 from shared.problems import Problem
-from shared.service_manager import Standing, announced, passed_listener
+from shared.service_manager import announced, passed_listener
 from shared.sockets import unix_door
 from shared.web.routes import Call
 from shared.web.service import Service
@@ -57,8 +56,6 @@ _log = logging.getLogger(__name__)
 
 _LOOPBACK: Final = "127.0.0.1"
 _TOKEN_BYTES: Final = 32
-_STORE_PATIENCE_SECONDS: Final = 2.0
-"""A store that has not answered after so long is stuck, to systemd's watchdog; it answers in milliseconds."""
 
 
 @asynccontextmanager
@@ -82,7 +79,7 @@ async def application(config_path: Path, agent: str) -> AsyncIterator[None]:
                 sidecar.running(),
                 serving(sidecar.service.server()) as runner,
                 _listening(config, agent, runner, passed),
-                announced(partial(_standing, store)),
+                announced(store.standing),
             ):
                 try:
                     yield
@@ -187,18 +184,6 @@ def _token(path: Path) -> str:
     if not token:
         raise ConfigurationFault(f"the token file {path} is empty; remove it, and it is made anew")
     return token
-
-
-async def _standing(store: Store) -> Standing:
-    """A store that says what is wrong with it may recover; one that does not answer at all needs a restart."""
-    try:
-        async with asyncio.timeout(_STORE_PATIENCE_SECONDS):
-            await store.check()
-    except Problem as problem:
-        return Standing(problem.detail)
-    except TimeoutError:
-        return Standing("the store does not answer", stuck=True)
-    return Standing()
 
 
 @asynccontextmanager

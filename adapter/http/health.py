@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from adapter.store.engine import Store
 from shared.database import SQLITE_VERDICT, SQLITE_VERSION
 from shared.names import GOVERNOR
+from shared.service_manager import Standing
 from shared.times import MICROSECONDS
 from shared.web.routes import Answer, Call, json_answer
 
@@ -53,6 +54,11 @@ class Health:
         if fault is not None:
             body["reason"] = fault
         return json_answer(200 if fault is None else 503, body)
+
+    async def standing(self) -> Standing:
+        """For systemd. A store that says what is wrong opens itself again; one that does not answer needs a restart."""
+        reason = await self._store.check()
+        return Standing(reason, stuck=reason is not None and self._store.fault is None)
 
     async def alive(self, _: Call) -> Answer:
         """The process answers; nothing is said of the store."""

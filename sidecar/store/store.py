@@ -15,11 +15,15 @@ from typing import Any, Final, TypeVar, cast
 from shared.database import Database, SqliteError, open_database, transaction
 from shared.group_commit import GroupCommit
 from shared.problems import Problem
+from shared.service_manager import Standing
 
 T = TypeVar("T")
 Unit = Callable[[sqlite3.Connection], T]
 
 _RETRY_SECONDS: Final = 1.0
+
+_PATIENCE_SECONDS: Final = 2.0
+"""What answers in milliseconds and has not answered after so long hangs."""
 
 
 class Store:
@@ -54,6 +58,17 @@ class Store:
             await self.read(_probe_reading)
         else:
             await self.commit(_probe_writing)
+
+    async def standing(self) -> Standing:
+        """For systemd. A store that says what is wrong may recover; one that does not answer needs a restart."""
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self.check()
+        except Problem as problem:
+            return Standing(problem.detail)
+        except TimeoutError:
+            return Standing("the store does not answer", stuck=True)
+        return Standing()
 
     async def _apply(self, units: list[Unit[Any]]) -> list[Any]:
         def together(connection: sqlite3.Connection) -> list[Any]:

@@ -1,11 +1,14 @@
 """What the sidecar's store promises, on real SQLite."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from shared.clock import Clock
+from shared.service_manager import Standing
 from sidecar.core.drafts import Draft
 from sidecar.store.outbox import Outbox
 from sidecar.store.processed import (
@@ -123,3 +126,21 @@ async def test_a_record_that_stands_is_not_taken_back(store: Store) -> None:
     refused = {"d-stands": stands, "d-goes": goes, "d-never": never}
     assert await store.commit(take_back(refused)) == {"d-stands"}
     assert await recall(store, [stands, goes, never]) == {stands: b"1"}
+
+
+async def test_a_store_that_hangs_is_stuck_and_one_that_fails_is_not(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd is told of the difference: a restart helps the first, and only waiting helps the second."""
+    assert await store.standing() == Standing()
+    await store.read(lambda connection: connection.execute("ALTER TABLE seen RENAME TO hidden"))
+    failed = await store.standing()
+    assert not failed.stuck
+    assert "no such table" in (failed.reason or "")
+    gate = threading.Event()
+    hanging = asyncio.ensure_future(store.read(lambda _: gate.wait(20)))
+    await asyncio.sleep(0)  # it is ahead of the next question
+    monkeypatch.setattr("sidecar.store.store._PATIENCE_SECONDS", 0.05)
+    assert (await store.standing()).stuck
+    gate.set()
+    assert await hanging
