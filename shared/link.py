@@ -67,6 +67,7 @@ class OpenMessages(Model):
 
     messages: list[OpenMessage]
     next: int | None
+    forgotten_before: str = Field(description="older messages, and their keys with them, may have been forgotten")
 
 
 class AdapterHealth(Model):

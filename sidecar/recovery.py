@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import backoff
 
 from shared.limits import BATCH_MESSAGES_MAX
-from shared.link import ACK_PATH
+from shared.link import ACK_PATH, OPEN_PATH
 from shared.problems import Problem
 from shared.strict_json import encode
+from shared.times import from_iso
 from sidecar.breaker import LinkBreaker
 from sidecar.core.ack_bodies import ack_body
 from sidecar.core.drain import Plan, is_fault, plan
@@ -22,7 +23,7 @@ from sidecar.core.pacing import Pause
 from sidecar.counters import Counters
 from sidecar.link import Link
 from sidecar.store.deferred_acks import DeferredAck, DeferredAcks
-from sidecar.store.outbox import Entry, Outbox
+from sidecar.store.outbox import Entry, Outbox, older_than
 from sidecar.submitter import Submitter
 
 _log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class Recovery:
             await self._outbox.arrived()
             return True
         overdue = self._outbox.overdue(entries)
-        if overdue:
+        if overdue and (overdue := older_than(overdue, await self._forgotten_us())):
             await self._settle(overdue, [refused(_overdue())] * len(overdue))
             return True
         outcomes = await self._submitter.submit([entry.draft for entry in entries])
@@ -95,6 +96,11 @@ class Recovery:
         if settled.pause is not None:
             await self._pause(settled.pause)
         return settled.proceed
+
+    async def _forgotten_us(self) -> int:
+        """Before when the adapter may have forgotten what it had. Only it knows: this clock may be wrong."""
+        answer = (await self._link.call("GET", OPEN_PATH)).expect()
+        return from_iso(answer["forgotten_before"])
 
     async def _pause(self, pause: Pause) -> None:
         """Never shorter than asked for, and not in step with other sidecars."""

@@ -305,7 +305,8 @@ class ScheduledSend:
 class Snapshot:
     """What the exchange needs to know of the store when it starts.
 
-    `floors` are how far retention has come, and `trusted_us` the wall time it trusted last, None before the first.
+    `floors` are how far retention has come, `trusted_us` the wall time it trusted last, None before the first, and
+    `forgotten_us` before when messages may have been forgotten.
     `topologies` are the open proposals, and the versions that were in force since the file was last known to say one,
     in their order; `last_topology` is the newest number of all.
     """
@@ -316,6 +317,7 @@ class Snapshot:
     live: list[Delivery]
     floors: dict[Lane, int] = field(default_factory=dict)
     trusted_us: int | None = None
+    forgotten_us: int = 0
     tallies: dict[Alarm, Tally] = field(default_factory=dict)
     open_dead_letters: int = 0
     announced: dict[str, int] = field(default_factory=dict)

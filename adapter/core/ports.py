@@ -100,8 +100,8 @@ class StoreTransaction(Protocol):
     def save_floor(self, lane: Lane, sequence: int) -> None:
         """Store how far the scan of a lane has come."""
 
-    def save_trusted(self, trusted_us: int) -> None:
-        """Store the wall time that is trusted."""
+    def save_retention_clock(self, trusted_us: int, forgotten_us: int) -> None:
+        """Store the wall time that is trusted, and before when messages may have been forgotten."""
 
     def find_topology(self, version: int) -> TopologyVersion | None:
         """A version of the topology, whatever became of it."""

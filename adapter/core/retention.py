@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 BATCH_ROWS: Final = 64
-"""Messages of one batch: half a millisecond of the writer's time."""
+"""Messages of one batch: a millisecond of the writer's time, or less."""
 
 BATCH_BYTES: Final = 512 * 1024
 """Envelopes of one batch, though always one: a large one is spread over many pages, each of which is freed apart."""
@@ -65,6 +65,11 @@ class RetentionPolicy:
         """What was received before it is too old; None where nothing ever is."""
         age_us = self.channels.get(lane.channel, self.default).of(contract=lane.contract)
         return None if age_us is None else time_us - age_us
+
+    def forgotten_us(self, channels: Iterable[str], time_us: int) -> int:
+        """Before when something may be forgotten; 0 where nothing ever is."""
+        cutoffs = (self.cutoff_us(lane, time_us) for lane in self.lanes(channels))
+        return max((cutoff_us for cutoff_us in cutoffs if cutoff_us is not None), default=0)
 
     def lanes(self, channels: Iterable[str]) -> list[Lane]:
         """What there is to scan."""

@@ -9,10 +9,11 @@ from adapter.core.contract import Registry
 from adapter.core.tasks import view
 from adapter.http.roster import Roster
 from adapter.store.engine import Store
-from adapter.store.open_messages import read_open
+from adapter.store.open_messages import read_forgotten_us, read_open
 from adapter.store.reads import read_range, read_steps, read_tree
 from shared.limits import INTEGER_MAX
 from shared.problems import Problem
+from shared.times import iso
 from shared.web.routes import Answer, Call, json_answer
 
 
@@ -41,7 +42,8 @@ class Browse:
         after = call.query_int("after", 0, 0, INTEGER_MAX)
         page, following = await self._store.read(lambda db, names: read_open(db, names, call.agent, after))
         messages = [{"sender": sender, "idempotency_key": key} for sender, key in page]
-        return json_answer(200, {"messages": messages, "next": following})
+        forgotten_us = await self._store.read(read_forgotten_us)
+        return json_answer(200, {"messages": messages, "next": following, "forgotten_before": iso(forgotten_us)})
 
     async def task(self, call: Call) -> Answer:
         """One task, as its messages tell it."""

@@ -38,6 +38,7 @@ class MemoryStore:
     held: set[int] = field(default_factory=set)
     floors: dict[Lane, int] = field(default_factory=dict)
     trusted_us: int | None = None
+    forgotten_us: int = 0
 
     def snapshot(self) -> Snapshot:
         """What an exchange starts from."""
@@ -61,6 +62,7 @@ class MemoryStore:
             open_dead_letters=sum(letter.closure is None for letter in self.letters.values()),
             floors=floors,
             trusted_us=self.trusted_us,
+            forgotten_us=self.forgotten_us,
             replays=sorted(self.replays.values(), key=lambda job: (job.created_at_us, job.id)),
             topologies=[each for each in topologies if each.standing not in {Standing.DENIED, Standing.STALE}],
             last_topology=max(versions, default=0),
@@ -105,7 +107,7 @@ class MemoryTransaction:
         self._held: set[int] = set()
         self._pruned: set[int] = set()
         self._floors: dict[Lane, int] = {}
-        self._trusted_us = store.trusted_us
+        self._clock = store.trusted_us, store.forgotten_us
 
     def expect(self, keys: Sequence[tuple[str, bytes]]) -> None:
         """See `StoreTransaction`. Everything is at hand."""
@@ -256,9 +258,9 @@ class MemoryTransaction:
         """See `StoreTransaction`."""
         self._floors[lane] = sequence
 
-    def save_trusted(self, trusted_us: int) -> None:
+    def save_retention_clock(self, trusted_us: int, forgotten_us: int) -> None:
         """See `StoreTransaction`."""
-        self._trusted_us = trusted_us
+        self._clock = trusted_us, forgotten_us
 
     def find_topology(self, version: int) -> TopologyVersion | None:
         """See `StoreTransaction`."""
@@ -297,7 +299,7 @@ class MemoryTransaction:
         store.last_message_id = self._last_message_id
         store.held |= self._held
         store.floors |= self._floors
-        store.trusted_us = self._trusted_us
+        store.trusted_us, store.forgotten_us = self._clock
 
     def _described(self, message_ids: Iterable[int | None], limit: int) -> list[Retained]:
         there = (message_id for message_id in message_ids if message_id is not None and message_id not in self._pruned)

@@ -1,4 +1,4 @@
-"""Reading unit: which messages may still be handed over to an agent. It asks so before it forgets what it processed."""
+"""Reading units for a sidecar that is about to forget what its agent processed, or to send what waited for long."""
 
 import sqlite3
 from typing import Final
@@ -23,3 +23,9 @@ def read_open(
     page = sorted(rows)[:PAGE_MAX]
     keys = [(names.agent_names[sender_id], str(UUID(bytes=bytes(key)))) for _, sender_id, key in page]
     return keys, page[-1][0] if len(page) == PAGE_MAX else None
+
+
+def read_forgotten_us(connection: sqlite3.Connection, _: Names) -> int:
+    """Before when messages, and their keys with them, may have been forgotten: a receipt time."""
+    row: tuple[int, int] | None = connection.execute(SQL["retention_clock"]).fetchone()
+    return 0 if row is None else row[1]

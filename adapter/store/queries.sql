@@ -196,11 +196,11 @@ REPLACE INTO retention_floors (channel_id, keep_forever, sequence) VALUES (?, ?,
 -- name: floors
 SELECT channel_id, keep_forever, sequence FROM retention_floors
 
--- name: save_trusted
-REPLACE INTO trusted_time (id, trusted_us) VALUES (1, ?)
+-- name: save_retention_clock
+REPLACE INTO retention_clock (id, trusted_us, forgotten_us) VALUES (1, ?, ?)
 
--- name: trusted
-SELECT trusted_us FROM trusted_time
+-- name: retention_clock
+SELECT trusted_us, forgotten_us FROM retention_clock
 
 -- name: open_messages
 SELECT message_id FROM dead_letters INDEXED BY dead_letters_turns

@@ -33,10 +33,12 @@ CREATE TABLE IF NOT EXISTS held_messages (
     message_id INTEGER PRIMARY KEY
 ) STRICT;
 
--- One row: the wall time that was trusted last (adapter/core/clock_trust.py).
-CREATE TABLE IF NOT EXISTS trusted_time (
+-- One row: the wall time that was trusted last (adapter/core/clock_trust.py), and the newest receipt time of which
+-- messages may have been forgotten.
+CREATE TABLE IF NOT EXISTS retention_clock (
     id INTEGER PRIMARY KEY CHECK (id = 1),
-    trusted_us INTEGER NOT NULL
+    trusted_us INTEGER NOT NULL,
+    forgotten_us INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS messages (

@@ -210,9 +210,9 @@ class SqliteTransaction:
         row = self.names.channel_ids[lane.channel], lane.contract, sequence
         self._connection.execute(SQL["save_floor"], row)
 
-    def save_trusted(self, trusted_us: int) -> None:
+    def save_retention_clock(self, trusted_us: int, forgotten_us: int) -> None:
         """See `StoreTransaction`."""
-        self._connection.execute(SQL["save_trusted"], (trusted_us,))
+        self._connection.execute(SQL["save_retention_clock"], (trusted_us, forgotten_us))
 
     def find_topology(self, version: int) -> TopologyVersion | None:
         """See `StoreTransaction`."""
@@ -271,7 +271,7 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
     newest = connection.execute(SQL["last_accepted_at"]).fetchone()
     sequences = {name: last for _, name, last in connection.execute(SQL["channels"])}
     live = [_delivery(row, names) for row in connection.execute(SQL["live_deliveries"])]
-    trusted = connection.execute(SQL["trusted"]).fetchone()
+    trusted_us, forgotten_us = connection.execute(SQL["retention_clock"]).fetchone() or (None, 0)
     return Snapshot(
         last_message_id=last_message_id,
         last_accepted_at_us=newest[0] if newest else 0,
@@ -281,7 +281,8 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
         open_dead_letters=connection.execute(SQL["count_open_dead_letters"]).fetchone()[0],
         announced=dict(connection.execute(SQL["announced"]).fetchall()),
         floors=read_floors(connection, names),
-        trusted_us=trusted[0] if trusted else None,
+        trusted_us=trusted_us,
+        forgotten_us=forgotten_us,
         replays=read_replays(connection, names),
         topologies=read_topologies_that_count(connection),
         last_topology=connection.execute(SQL["last_topology"]).fetchone()[0] or 0,

@@ -26,6 +26,9 @@ DEAD_MAX: Final = 1_000
 """Sends set aside that are kept, as many as an outbox holds by default: each of them needs a human. Beyond it the
 oldest leave, and each of those is written to the log whole."""
 
+_FIRST_TRY_US_MAX: Final = 3_600 * MICROSECONDS
+"""By which a first, direct try may have come before the entry was made: far more than any timeout of the link."""
+
 _FULL_RETRY_SECONDS: Final = 5.0
 
 _FIND = "SELECT id, content_sha256 FROM outbox WHERE idempotency_key = ?"
@@ -58,8 +61,8 @@ class Entry:
 class Outbox:
     """`depth` counts what waits, `dead` what was refused for good; both follow the commits.
 
-    What has waited for `days_max` is not to be sent any more: the adapter remembers keys for longer than that, and so
-    knows for certain whether it has the message already; what is older it might take twice.
+    What has waited for less than `days_max` can be sent: the adapter remembers keys for longer than that, and so knows
+    for certain whether it has the message already. What is older it might take twice.
     """
 
     def __init__(self, store: Store, clock: Clock, entries_max: int, days_max: float) -> None:
@@ -96,8 +99,8 @@ class Outbox:
         return await self._store.read(_read_head)
 
     def overdue(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Those that have waited for too long. A wall clock that leaps forward makes none of them older."""
-        now_us = min(self._clock.wall_us(), self._clock.steady_us())
+        """Those that have waited for too long, by a wall clock that may be wrong."""
+        now_us = self._clock.wall_us()
         return [entry for entry in entries if now_us - entry.queued_at_us > self._age_us_max]
 
     async def settle(self, done: Sequence[Entry], dead: Sequence[tuple[Entry, dict[str, Any]]]) -> None:
@@ -141,6 +144,11 @@ class Outbox:
             result = refused(fault if isinstance(fault, Problem) else Problem("internal", repr(fault)))
         if not outcome.done():
             outcome.set_result(result)
+
+
+def older_than(entries: Sequence[Entry], forgotten_us: int) -> list[Entry]:
+    """Those that the adapter may have taken before it began to remember: a first try may be older than its entry."""
+    return [entry for entry in entries if entry.queued_at_us - _FIRST_TRY_US_MAX < forgotten_us]
 
 
 def _again(connection: sqlite3.Connection, draft: Draft, found: tuple[int, bytes], digest: bytes) -> Outcome:

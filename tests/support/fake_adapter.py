@@ -27,6 +27,7 @@ from shared.link import (
     LINEAGE_PATH,
     MESSAGES_PATH,
     NACK_PATH,
+    OPEN_PATH,
     POLL_PATH,
     TASK_PATH,
 )
@@ -67,6 +68,7 @@ class FakeAdapter:
     polls_cancelled: int = 0
     polls: list[dict[str, Any]] = field(default_factory=list)
     removed: set[str] = field(default_factory=set)
+    forgotten_us: int = 0
     ready: bool = True
     forging: bool = False
     judge: Callable[[dict[str, Any]], Problem | None] = lambda _: None
@@ -117,6 +119,7 @@ class FakeAdapter:
             ("POST", EXTEND_PATH, self._extend),
             ("GET", CHANNEL_PATH, self._echo),
             ("GET", TASK_PATH, self._echo),
+            ("GET", OPEN_PATH, self._open),
             ("GET", LINEAGE_PATH, self._echo),
         ]
         routes = [Route(m, path, path, path, h, {200: JSON}, body_bytes_max=2**24) for m, path, h in calls]
@@ -247,6 +250,9 @@ class FakeAdapter:
         until = iso(self.clock.wall_us() + 1_000_000)
         leases = [{"delivery_id": token, "lease_expires_at": until} for token in call.json()["delivery_ids"]]
         return json_answer(200, {"leases": leases})
+
+    async def _open(self, _: Call) -> Answer:
+        return json_answer(200, {"messages": [], "next": None, "forgotten_before": iso(self.forgotten_us)})
 
     async def _echo(self, call: Call) -> Answer:
         return json_answer(200, {"path": dict(call.path), "query": dict(call.request.query)})

@@ -294,16 +294,18 @@ def test_what_is_held_is_found_again_in_order(engine):
 
 def test_a_snapshot_holds_how_far_retention_has_come(engine):
     """The newest floor of each lane, and the time that was trusted last; nothing before the first pass."""
-    assert (engine.snapshot().floors, engine.snapshot().trusted_us) == ({}, None)
+    fresh = engine.snapshot()
+    assert (fresh.floors, fresh.trusted_us, fresh.forgotten_us) == ({}, None, 0)
     notes, contracts = Lane("product", contract=False), Lane("product", contract=True)
     with engine.begin() as store:
         store.save_floor(notes, 1)
         store.save_floor(contracts, 2)
-        store.save_trusted(3)
+        store.save_retention_clock(3, 1)
     with engine.begin() as store:
         store.save_floor(notes, 4)
-        store.save_trusted(5)
-    assert (engine.snapshot().floors, engine.snapshot().trusted_us) == ({notes: 4, contracts: 2}, 5)
+        store.save_retention_clock(5, 2)
+    snapshot = engine.snapshot()
+    assert (snapshot.floors, snapshot.trusted_us, snapshot.forgotten_us) == ({notes: 4, contracts: 2}, 5, 2)
 
 
 def prune_and_fail(engine):
@@ -311,7 +313,7 @@ def prune_and_fail(engine):
         store.prune([1])
         store.hold([2])
         store.save_floor(Lane("product", contract=False), 9)
-        store.save_trusted(9)
+        store.save_retention_clock(9, 9)
         raise RollbackError
 
 

@@ -22,7 +22,7 @@ _WALKS = {
     "last_accepted_at": "SCAN messages",  # backwards along its key, for one row: see the test of it
     "live_deliveries": "SCAN deliveries USING INDEX deliveries_live",  # as long as the queues
     "floors": "SCAN retention_floors",  # two rows for each channel, at the start
-    "trusted": "SCAN trusted_time",  # one row, at the start
+    "retention_clock": "SCAN retention_clock",  # one row, at the start
     "last_topology": "SEARCH topologies",  # its newest row
     "last_topology_in_file": "SEARCH topologies USING COVERING INDEX topologies_in_file",  # likewise
     "announced": "SCAN announced",  # a row for each way of telling, at the start

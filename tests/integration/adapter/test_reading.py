@@ -46,7 +46,7 @@ async def test_an_agent_asks_what_may_still_come(link):
 
     async def told(client):
         document = (await client.call("GET", wire.OPEN_PATH)).document
-        assert document["next"] is None
+        assert (document["next"], document["forgotten_before"]) == (None, "1970-01-01T00:00:00.000000Z")
         assert {message["sender"] for message in document["messages"]} == {"pm"}
         return [message["idempotency_key"] for message in document["messages"]]
 

@@ -102,6 +102,17 @@ async def test_a_file_keeps_its_size_while_most_of_it_is_used(kept: Kept) -> Non
     assert await kept.size() == before
 
 
+async def test_what_was_held_leaves_nothing_behind(kept: Kept) -> None:
+    """Old and not received: noted, and the note goes with the message."""
+    await kept.send(3)
+    kept.clock.advance(31 * DAY)
+    await kept.run_pass()
+    assert (await kept.count("messages"), await kept.count("held_messages")) == (3, 3)
+    await kept.consume()
+    await kept.run_pass()
+    assert (await kept.count("messages"), await kept.count("held_messages")) == (0, 0)
+
+
 async def test_a_failed_batch_is_taken_again(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """The group that it was part of is refused whole; the store opens again and prunes what is there."""
     await kept.send(10)

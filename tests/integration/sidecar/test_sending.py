@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -193,7 +194,7 @@ async def test_poison_in_the_outbox_is_set_aside(deployment: Deployment) -> None
 
 
 async def test_what_waited_too_long_is_set_aside(short_folder: Path) -> None:
-    """The adapter may have forgotten its key by then, so it is not sent: it might arrive twice. The rest follows."""
+    """The adapter may have forgotten its key by then, and says so: it might arrive twice. The rest follows."""
     deployment = Deployment(short_folder, outbox_days_max=1)
     database = deployment.config.sidecar_state("pm") / "sidecar.db"
     async with deployment.sidecar() as client:
@@ -201,6 +202,7 @@ async def test_what_waited_too_long_is_set_aside(short_folder: Path) -> None:
             await client.send(payload=number)
     with contextlib.closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("UPDATE outbox SET queued_at_us = queued_at_us - 86400000000 WHERE id < 3")
+    deployment.fake.forgotten_us = time.time_ns() // 1_000 - 12 * 3_600_000_000
     async with deployment.sidecar() as client, deployment.adapter():
         await until_health(client, outbox_depth=0, outbox_dead=2)
         assert deployment.fake.order("product") == [2]
@@ -208,6 +210,20 @@ async def test_what_waited_too_long_is_set_aside(short_folder: Path) -> None:
         problems = [json.loads(text) for (text,) in connection.execute("SELECT problem FROM outbox_dead")]
     assert [problem["type"] for problem in problems] == ["expired", "expired"]
     assert "Send it anew" in problems[0]["detail"]
+
+
+async def test_what_only_seems_old_is_sent(short_folder: Path) -> None:
+    """The wall clock has jumped; the adapter, which trusts none that does, remembers all since."""
+    deployment = Deployment(short_folder, outbox_days_max=1)
+    database = deployment.config.sidecar_state("pm") / "sidecar.db"
+    async with deployment.sidecar() as client:
+        await client.send(payload=0)
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE outbox SET queued_at_us = queued_at_us - 40 * 86400000000")
+    deployment.fake.forgotten_us = time.time_ns() // 1_000 - 70 * 86_400_000_000
+    async with deployment.sidecar() as client, deployment.adapter():
+        await until_health(client, outbox_depth=0, outbox_dead=0)
+        assert deployment.fake.order("product") == [0]
 
 
 async def test_what_is_refused_for_now_stays_and_blocks(deployment: Deployment) -> None:

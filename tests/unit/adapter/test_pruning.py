@@ -246,6 +246,18 @@ def test_a_jump_across_a_restart_prunes_nothing(bench):
     assert stored(bench, "@qa") == []
 
 
+def test_what_may_be_forgotten_never_shrinks(bench):
+    """It follows the trusted time, outlives a restart, and stays where it was when the clock goes back for good."""
+    bench.send(to="platform")
+    day_by_day(bench, 40)
+    before_us = bench.engine.snapshot().forgotten_us
+    assert before_us == START_US + us(39 * DAY)
+    bench.restart()
+    run(bench, CHECK, -us(5 * DAY))
+    run(bench, DAY, -us(5 * DAY))
+    assert (bench.exchange.pruning.clock_doubted, bench.engine.snapshot().forgotten_us) == (False, before_us)
+
+
 def test_to_1970_and_back_changes_nothing(bench):
     """Neither while the date is lost nor when it is found."""
     bench.send(to="@qa")

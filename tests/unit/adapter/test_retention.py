@@ -23,6 +23,13 @@ def test_each_channel_and_class_has_its_age():
     assert lanes == [NOTES, Lane("platform", contract=False), Lane("platform", contract=True)]
 
 
+def test_what_may_be_forgotten_is_that_of_the_shortest_age():
+    """Of the channels there are."""
+    assert POLICY.forgotten_us(["product", "platform"], 500) == 490
+    assert POLICY.forgotten_us(["product", "all-agents"], 500) == 400
+    assert POLICY.forgotten_us(["all-agents"], 500) == 0
+
+
 def test_a_scan_ends_at_the_first_that_is_too_young():
     """Received at the cut-off itself is too young."""
     batch = scan(NOTES, 3, 0, [row(1, 1), row(2, 2), row(3, 3), row(4, 1)])
