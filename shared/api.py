@@ -244,3 +244,4 @@ class SidecarHealth(Model):
     deferred_acks: int
     sqlite_version: str
     sqlite_verdict: str = Field(description="`safe`, or `unsafe: ` and why")
+    page_checksums: str = Field(description="`on`, or `off: ` and why")

@@ -47,6 +47,7 @@ class Health:
             "pid": os.getpid(),
             "sqlite_version": SQLITE_VERSION,
             "sqlite_verdict": str(SQLITE_VERDICT),
+            "page_checksums": self._store.page_checksums,
             "queues": queues,
             "governor_unread": unread,
             "warnings": self._warnings(),

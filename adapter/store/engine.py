@@ -5,7 +5,8 @@ second connection, none can checkpoint at the same moment.
 
 A failed commit is final for its group: every command of it is refused, the exchange in memory is thrown away, and
 the file is opened again and read from the disk. Until that succeeds, with a write to prove it, the store is not
-ready. An fsync that failed is never tried again on the same connection.
+ready. An fsync that failed is never tried again on the same connection. A store that is damaged
+(`shared/database/damage.py`) is not opened again: it stays not ready, and its files stay as they are.
 """
 
 import asyncio
@@ -35,7 +36,10 @@ from shared.database import (
     Database,
     SqliteError,
     Verdict,
+    describe_damage,
+    is_damage,
     open_database,
+    open_reader,
     transaction,
 )
 from shared.problems import Problem
@@ -60,7 +64,8 @@ def _on_snapshot(connection: sqlite3.Connection, names: Names, unit: Callable[[s
     try:
         return unit(connection, names)
     finally:
-        connection.execute("COMMIT")
+        if connection.in_transaction:  # SQLite ends it itself for some errors, and this one's would hide the first
+            connection.execute("COMMIT")
 
 
 def _log_file_taken(taken: FileTaken) -> None:
@@ -126,6 +131,7 @@ class Store:
         self._reopening: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self.fault: str | None = "the store is not open yet"
+        self._damaged = False
 
     async def start(self) -> None:
         """Open, now or as soon as it can be: until then the process answers, is not ready, and says why."""
@@ -141,7 +147,7 @@ class Store:
         exchange, self._names = await self._writer.run(self._load)
         self._exchange, self._file = exchange, None
         if self._library.safe:
-            self._reader = await open_database(self._path, "PRAGMA query_only=ON", BUSY_STORE)
+            self._reader = await open_reader(self._path, BUSY_STORE)
         else:
             _log.warning("single-connection: SQLite is %s", self._library)
             self._reader = self._writer
@@ -178,13 +184,13 @@ class Store:
         self._closing.set()
 
     async def close(self) -> None:
-        """Close both connections; the last one checkpoints the WAL."""
+        """Close both connections; where all is well, the log is brought into the file before."""
         self.begin_close()
         if self._probe is not None:
             await asyncio.wait({self._probe})
         if self._reopening is not None:
             await self._reopening  # to its end: a connection abandoned half open keeps the process alive
-        await self._close_connections()
+        await self._close_connections(settle=self.fault is None)
 
     async def apply(self, commands: list[Command]) -> Committed:
         """Decide and commit a group; raises `store-unavailable` when nothing of it was committed."""
@@ -214,8 +220,16 @@ class Store:
             return await self._reader.run(lambda connection: _on_snapshot(connection, names, unit))
         except SqliteError as error:
             _log.exception("read-failed")
+            if is_damage(error) and self.fault is None:
+                self._fail(error)
+                raise self._unavailable() from error
             detail = f"The store cannot be read: {error}. Retry."
             raise Problem("store-unavailable", detail, retry_after=_REOPEN_SECONDS) from error
+
+    @property
+    def page_checksums(self) -> str:
+        """`on`, or `off: ` and why."""
+        return (self._writer or Database).page_checksums
 
     def depths(self) -> dict[str, int]:
         """Live deliveries per agent."""
@@ -278,15 +292,21 @@ class Store:
         self._pulse.probed(now.steady_us, wrote=write)
 
     def _unavailable(self) -> Problem:
-        detail = f"The store cannot be written: {self.fault or 'unknown'}. Retry; it recovers by itself."
+        hope = "The files are kept for a repair." if self._damaged else "Retry; it recovers by itself."
+        detail = f"The store cannot be written: {self.fault or 'unknown'}. {hope}"
         return Problem("store-unavailable", detail, retry_after=_REOPEN_SECONDS)
 
     def _fail(self, error: Exception) -> None:
-        self.fault = f"{type(error).__name__}: {error}"
+        self._note(error)
         self._exchange = None
         self.on_fault()
         if self._reopening is None or self._reopening.done():
-            self._reopening = asyncio.get_running_loop().create_task(self._reopen())
+            mend = self._give_up(error) if self._damaged else self._reopen()
+            self._reopening = asyncio.get_running_loop().create_task(mend)
+
+    def _note(self, error: Exception) -> None:
+        self._damaged = is_damage(error)
+        self.fault = f"{'damaged' if self._damaged else type(error).__name__}: {error}"
 
     async def _reopen(self) -> None:
         while not self._closing.is_set():
@@ -294,15 +314,29 @@ class Store:
                 await self._close_connections()
                 await self.open()
             except Exception as error:
-                self.fault = f"{type(error).__name__}: {error}"
+                self._note(error)
                 _log.error("reopen-failed: %s", self.fault)
+                if self._damaged:
+                    await self._give_up(error)
+                    return
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), _REOPEN_SECONDS)
             else:
                 _log.warning("store-reopened")
                 return
 
-    async def _close_connections(self) -> None:
+    async def _give_up(self, error: Exception) -> None:
+        await self._close_connections()
+        self.fault = f"damaged: {await asyncio.to_thread(describe_damage, self._path, error)}"
+        _log.critical("store-damaged: %s", self.fault)
+
+    async def _close_connections(self, *, settle: bool = False) -> None:
+        if settle and self._writer is not None:
+            if self._reader is not self._writer and self._reader is not None:
+                await self._reader.close()
+                self._reader = None
+            with contextlib.suppress(Exception):  # what is committed is in the log
+                await self._writer.settle()
         for connection in dict.fromkeys((self._reader, self._writer)):  # the reader first; they may be one
             if connection is not None:
                 with contextlib.suppress(Exception):

@@ -57,6 +57,6 @@ def _findings(path: Path) -> list[Finding]:
 
 def _print(findings: list[Finding]) -> None:
     for found in findings:
-        print(f"{found.level:<8}{found.subject:<14}{found.detail}")
+        print(f"{found.level:<8}{found.subject:<16}{found.detail}")
     count = Counter(found.level for found in findings)
     print(f"{count['fault']} faults, {count['warning']} warnings")

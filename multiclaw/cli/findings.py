@@ -8,7 +8,8 @@ from typing import Final, Literal, NamedTuple
 
 from adapter.contracts import load_registry
 from shared.config import Config, ConfigurationFault, check_socket_path
-from shared.database import SQLITE_VERDICT, SQLITE_VERSION
+from shared.database import SQLITE_VERDICT, SQLITE_VERSION, library_checksums
+from shared.database.checksums import APPLICATION_ID, RESERVED_BYTES
 from shared.database.header import read_header
 from shared.keys import KeyFault, load_keyring
 
@@ -30,6 +31,8 @@ class Finding(NamedTuple):
 def examine_library() -> Iterator[Finding]:
     """SQLite: on an unsafe one the adapter keeps to one connection, which is slower, and right."""
     yield Finding("sqlite", "ok" if SQLITE_VERDICT.safe else "warning", f"{SQLITE_VERSION} is {SQLITE_VERDICT}")
+    checksums = library_checksums()
+    yield Finding("page checksums", "ok" if checksums == "on" else "warning", checksums)
 
 
 def examine(config: Config) -> Iterator[Finding]:
@@ -97,11 +100,18 @@ def _store(path: Path) -> Finding:
         return Finding("store", "fault", f"{path} cannot be read: {error.strerror}")
     if header is None:
         return Finding("store", "fault", f"{path} is no SQLite database")
+    checked = header.reserved_bytes == RESERVED_BYTES
+    if header.application_id == APPLICATION_ID and not checked:
+        return Finding("store", "fault", f"{path} was made with page checksums, and its header is damaged")
     if not header.shrinks:
         detail = f"{path} was made by an earlier version: what pruning frees in it is used again, and never given back"
         mend = f"stop its process and run: sqlite3 {path} 'PRAGMA auto_vacuum=INCREMENTAL; VACUUM'"
         return Finding("store", "warning", f"{detail}; to change that, {mend}")
-    return Finding("store", "ok", f"{path}, {size} in pages of {header.page_bytes} bytes")
+    return Finding(
+        "store",
+        "ok",
+        f"{path}, {size} in pages of {header.page_bytes} bytes{', each with its checksum' if checked else ''}",
+    )
 
 
 def _mebibytes(count: int) -> str:

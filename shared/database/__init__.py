@@ -1,8 +1,12 @@
 """The one place that opens databases: which SQLite, how a store is opened, and who may hold it."""
 
-from shared.database.connection import BUSY_STORE, QUIET_STORE, Database, Tuning, open_database, transaction
+from shared.database.checksums import library_checksums
+from shared.database.connection import Database, transaction
+from shared.database.damage import Damage, is_damage
+from shared.database.examination import describe_damage
 from shared.database.library import SQLITE_VERDICT, SQLITE_VERSION, SqliteError
 from shared.database.lock import LOCK_PATIENCE_SECONDS, StoreLock
+from shared.database.opening import BUSY_STORE, QUIET_STORE, Tuning, open_database, open_reader
 from shared.database.space import give_back, read_space
 from shared.database.verdict import Verdict, verdict
 
@@ -12,13 +16,18 @@ __all__ = [
     "QUIET_STORE",
     "SQLITE_VERDICT",
     "SQLITE_VERSION",
+    "Damage",
     "Database",
     "SqliteError",
     "StoreLock",
     "Tuning",
     "Verdict",
+    "describe_damage",
     "give_back",
+    "is_damage",
+    "library_checksums",
     "open_database",
+    "open_reader",
     "read_space",
     "transaction",
     "verdict",

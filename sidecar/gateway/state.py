@@ -62,6 +62,7 @@ class State:
             "deferred_acks": self._deferred.depth,
             "sqlite_version": SQLITE_VERSION,
             "sqlite_verdict": str(SQLITE_VERDICT),
+            "page_checksums": self._store.page_checksums,
         }
 
     def _gauges(self) -> dict[str, tuple[str, float]]:

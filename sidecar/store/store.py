@@ -5,6 +5,7 @@ A unit is a plain function of the connection. Units that wait together share one
 """
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from shared.database import Database, SqliteError, open_database, transaction
+from shared.config import ConfigurationFault
+from shared.database import Database, SqliteError, describe_damage, is_damage, open_database, transaction
 from shared.group_commit import GroupCommit
 from shared.problems import Problem
 from shared.service_manager import Standing
@@ -27,12 +29,21 @@ _PATIENCE_SECONDS: Final = 2.0
 
 
 class Store:
-    """Runs units. `fault` tells what the last write failed with, or is `None`."""
+    """Runs units. `fault` tells what the last write failed with, or is `None`.
+
+    Once an error has proved that the store is damaged, nothing is taken or given any more.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._commits: GroupCommit[Unit[Any], Any] = GroupCommit(self._apply)
+        self._damage: Exception | None = None
         self.fault: str | None = None
+
+    @property
+    def page_checksums(self) -> str:
+        """`on`, or `off: ` and why."""
+        return self._database.page_checksums
 
     def commit(self, unit: Unit[T]) -> "asyncio.Future[T]":
         """Queue a writing unit. Its result is durable; a failure is the problem `store-unavailable`.
@@ -43,10 +54,11 @@ class Store:
 
     async def read(self, unit: Unit[T]) -> T:
         """Run a reading unit; it sees every commit whose result was given."""
+        self._refuse_if_damaged()
         try:
             return await self._database.run(unit)
         except (SqliteError, OSError) as error:
-            raise _unavailable(error) from error
+            raise self._unavailable(error) from error
 
     async def settled(self) -> None:
         """Wait until no unit is queued or in flight."""
@@ -75,31 +87,54 @@ class Store:
             with transaction(connection):
                 return [unit(connection) for unit in units]
 
+        self._refuse_if_damaged()
         try:
             results = await self._database.run(together)
         except (SqliteError, OSError) as error:
             self.fault = str(error)
-            raise _unavailable(error) from error
+            raise self._unavailable(error) from error
         self.fault = None
         return results
+
+    def _refuse_if_damaged(self) -> None:
+        if self._damage is not None:
+            raise self._unavailable(self._damage)
+
+    def _unavailable(self, error: Exception) -> Problem:
+        if is_damage(error):
+            self._damage = error
+            detail = f"The sidecar's own store is damaged: {error}. Its files are kept as they are; it needs a repair."
+        else:
+            detail = f"The sidecar's own store fails: {error}. Nothing was accepted; try again."
+        return Problem("store-unavailable", detail, retry_after=_RETRY_SECONDS)
+
+    async def close(self) -> None:
+        """Commit what is queued and let the files go; the log of a store that is well is brought into it before."""
+        await self.settled()
+        if self._damage is None:
+            with contextlib.suppress(SqliteError, OSError):  # what is committed is in the log
+                await self._database.settle()
+        await self._database.close()
 
 
 @asynccontextmanager
 async def open_store(path: Path) -> AsyncIterator[Store]:
-    """The store at `path`, made if absent; closed, with everything queued committed, at the end."""
+    """The store at `path`, made if absent; closed, with everything queued committed, at the end.
+
+    Raises `ConfigurationFault` for one that is damaged: starting again would not mend it.
+    """
     schema = resources.files("sidecar.store").joinpath("schema.sql").read_text(encoding="utf-8")
-    database = await open_database(path, schema)
-    store = Store(database)
+    try:
+        store = Store(await open_database(path, schema))
+    except Exception as error:
+        if not is_damage(error):
+            raise
+        description = await asyncio.to_thread(describe_damage, path, error)
+        raise ConfigurationFault(f"the store is damaged: {description}") from error
     try:
         yield store
     finally:
-        await store.settled()
-        await database.close()
-
-
-def _unavailable(error: Exception) -> Problem:
-    detail = f"The sidecar's own store fails: {error}. Nothing was accepted; try again."
-    return Problem("store-unavailable", detail, retry_after=_RETRY_SECONDS)
+        await store.close()
 
 
 def _probe_reading(connection: sqlite3.Connection) -> None:

@@ -11,7 +11,6 @@ import sqlite3
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,10 +23,10 @@ from adapter.store.names import Names
 from adapter.store.queries import SCHEMA
 from adapter.store.transaction import load_snapshot
 from shared.database import Tuning, transaction
-from shared.database.library import LIBRARY
 from shared.strict_json import decode_object
 from shared.times import MICROSECONDS
 from tests.crash.mutants import mutated
+from tests.crash.opening import looking_at
 from tests.crash.recording import tell
 from tests.support.clock import START_SECONDS
 from tests.support.deployment import Deployment
@@ -175,7 +174,7 @@ def faults(folder: Path, promises: Sequence[dict[str, Any]]) -> Iterator[str]:
         if promises:
             yield "the store is gone"
         return
-    with closing(LIBRARY.connect(path, isolation_level=None)) as connection:
+    with looking_at(path) as connection:
         words = connection.execute("PRAGMA integrity_check").fetchone()[0]
         if words != "ok":
             yield f"integrity_check says {words}"

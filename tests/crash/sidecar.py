@@ -10,17 +10,16 @@ import itertools
 import random
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import shared.database.connection
+import shared.database
 from shared.database import Tuning
-from shared.database.library import LIBRARY
 from shared.strict_json import decode_object
 from sidecar.app import application
 from tests.crash.mutants import mutated
+from tests.crash.opening import looking_at
 from tests.crash.recording import tell
 from tests.support.agent_client import AgentClient
 from tests.support.deployment import Deployment, until
@@ -123,7 +122,7 @@ async def play(folder: Path) -> None:
     """The scenario, and the end of the process in peace."""
     deployment = Deployment(folder, _LIMITS)
     defaults = (_TUNING,)
-    with mock.patch.object(shared.database.connection.open_database, "__defaults__", defaults):
+    with mock.patch.object(shared.database.open_database, "__defaults__", defaults):
         async with _running(deployment) as client:
             await Scenario(folder, deployment, client).play()
 
@@ -140,7 +139,7 @@ def faults(folder: Path, promises: Sequence[dict[str, Any]]) -> Iterator[str]:
         if promises:
             yield "the store is gone"
         return
-    with closing(LIBRARY.connect(path, isolation_level=None)) as connection:
+    with looking_at(path) as connection:
         words = connection.execute("PRAGMA integrity_check").fetchone()[0]
         if words != "ok":
             yield f"integrity_check says {words}"

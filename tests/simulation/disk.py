@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from shared.database import SqliteError
+from shared.database.log_mark import LogMark
 
 _UNIT_SECONDS_MAX = 0.004
 """What a commit costs on a disk of the usual kind."""
@@ -41,6 +42,9 @@ current_disk: ContextVar[Disk] = ContextVar("current_disk")
 class InlineDatabase:
     """Stands in for `shared.database.Database`."""
 
+    page_checksums = "off: the store is not open"
+    mark: LogMark | None = None
+
     def __init__(self, connector: Callable[[], sqlite3.Connection], **_: Any) -> None:
         self._connector = connector
         self._disk = current_disk.get()
@@ -66,6 +70,9 @@ class InlineDatabase:
                 unit(connection)
             raise SqliteError("disk I/O error")
         return unit(connection)
+
+    async def settle(self) -> None:
+        """The log is left to the next opening, as after a kill."""
 
     async def close(self) -> None:
         """As a process that ends in peace does."""

@@ -18,7 +18,7 @@ from unittest import mock
 import aiohttp.connector
 
 import adapter.app
-import shared.database.connection
+import shared.database.opening
 import shared.lifecycle
 import sidecar.app
 import sidecar.health_poller
@@ -144,9 +144,9 @@ def simulated(host: Host) -> Iterator[None]:
         (sidecar.app, "Clock", host.clock),
         (adapter.app, "serving", _serving),
         (sidecar.app, "serving", _serving),
-        (shared.database.connection, "Database", InlineDatabase),
+        (shared.database.opening, "Database", InlineDatabase),
         (sidecar.health_poller, "_LOOK_SECONDS", _LOOK_SECONDS),
-        (shared.database.connection, "_write_log_ahead", lambda *_: None),
+        (shared.database.opening, "_write_log_ahead", lambda *_: None),
         (aiohttp.connector, "monotonic", lambda: asyncio.get_running_loop().time()),
         (os, "urandom", chance.randbytes),
         (random, "_urandom", chance.randbytes),

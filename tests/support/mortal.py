@@ -51,8 +51,11 @@ def make_mortal(store: Store, path: Path, left: Path, fatal: int) -> MortalConne
 
 
 def copy_store(path: Path, target: Path) -> None:
-    """The database and its log at another place. The shared-memory file is made anew by whoever opens it."""
-    for suffix in ("", "-wal"):
-        source = path.with_name(path.name + suffix)
+    """The database, its log and the log's mark at another place, and no others there. The shared-memory file is made
+    anew by whoever opens it.
+    """
+    for suffix in ("", "-wal", "-mark"):
+        source, copy = path.with_name(path.name + suffix), target.with_name(target.name + suffix)
+        copy.unlink(missing_ok=True)
         if source.exists():
-            shutil.copyfile(source, target.with_name(target.name + suffix))
+            shutil.copyfile(source, copy)

@@ -78,7 +78,7 @@ async def test_the_files_are_private_from_birth(tmp_path: Path) -> None:
         await opened.close()
     finally:
         os.umask(before)
-    assert modes == {"store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600}
+    assert modes == {"store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600, "store.db-mark": 0o600}
 
 
 async def test_a_link_in_the_place_of_the_store_is_refused(tmp_path: Path) -> None:

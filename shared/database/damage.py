@@ -1,0 +1,20 @@
+"""Which errors prove that a store is damaged. All others may pass: a disk that is full, busy, failing, or read-only."""
+
+from typing import Final
+
+_CORRUPT: Final = 11
+_NOTADB: Final = 26
+_IOERR_DATA: Final = 8202  # a page whose checksum is wrong (https://sqlite.org/rescode.html#ioerr_data)
+_PRIMARY: Final = 0xFF
+
+
+class Damage(Exception):  # noqa: N818 - what it is
+    """What is wrong with a store that SQLite itself would serve."""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether `error` is proof: nothing but a repair mends it, and opening again would only serve what is left."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if not isinstance(code, int):
+        return isinstance(error, Damage)
+    return code == _IOERR_DATA or code & _PRIMARY in {_CORRUPT, _NOTADB}

@@ -1,0 +1,23 @@
+"""How a store is looked at after a power cut: as its process would open it, but by SQLite alone."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from shared.database import library_checksums
+from shared.database.library import LIBRARY
+from shared.database.log_mark import LogMark
+
+
+@contextlib.contextmanager
+def looking_at(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that verifies pages; raises what SQLite raises, also for the false alarm that commits are lost."""
+    library_checksums()
+    mark = LogMark(path)
+    with contextlib.closing(LIBRARY.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA application_id").fetchone()  # the first read, which reads the log
+        missing = mark.missing(connection)
+        if missing is not None:
+            raise LIBRARY.DatabaseError(f"a false alarm: {missing}")
+        yield connection
