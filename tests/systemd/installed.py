@@ -26,6 +26,16 @@ except OSError:
 asking.request("GET", sys.argv[2])
 print(asking.getresponse().status)
 """
+_IDLE_AGENT: Final = "#!/bin/sh\nexec sleep infinity\n"
+_AGENT: Final = f"""#!{PYTHON}
+import asyncio, os
+from multiclaw import Agent
+agent = Agent(os.environ["MULTICLAW_AGENT"])
+@agent.on("query/1")
+async def answer(message):
+    await message.reply("answer/1", {{"text": f"user {{os.getuid()}}"}})
+asyncio.run(agent.run())
+"""
 WAIT_SECONDS_MAX: Final = 30.0
 
 
@@ -36,8 +46,9 @@ class Installed:
         self.box = box
         box.run(MULTICLAW, "init", "--system", "--dir", "/etc/multiclaw")
         self.install()
-        for agent in AGENTS_DEFAULT:  # an agent that lives, and does nothing of its own
-            box.write(f"/etc/multiclaw/agents/{agent}", "#!/bin/sh\nexec sleep infinity\n", 0o755)
+        for agent in AGENTS_DEFAULT:
+            box.write(f"/etc/multiclaw/agents/{agent}", _IDLE_AGENT, 0o755)
+        box.write("/etc/multiclaw/agents/engineering", _AGENT, 0o755)
 
     def install(self, *options: str) -> list[str]:
         """Run `install-units`; its lines."""

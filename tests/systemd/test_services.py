@@ -8,7 +8,7 @@ import pytest
 
 from shared.journal_events import EMERGENCY, START_LIMIT_HIT
 from tests.systemd.installation import PYTHON
-from tests.systemd.installed import ADAPTER, CONFIG, Installed, Traffic, drain, until
+from tests.systemd.installed import ADAPTER, AGENTS_DEFAULT, CONFIG, Installed, Traffic, drain, until
 from tests.systemd.journald import entries
 from tests.systemd.restarts import kill_once
 
@@ -70,19 +70,27 @@ def test_a_process_that_hangs_is_started_again(running: Installed) -> None:
 
 
 def test_agents_wait_for_the_adapter(running: Installed) -> None:
-    """An agent that is started while the adapter cannot open its store starts once the adapter is ready."""
-    unit = "multiclaw-agent@pm.service"
+    """Agents that are started while the adapter cannot open its store start once the adapter is ready. They run as
+    their own users, and need nothing but what their unit tells them to speak to each other."""
+    units = [f"multiclaw-agent@{agent}.service" for agent in AGENTS_DEFAULT]
     running.box.run("systemctl", "stop", ADAPTER)
     with running.box.spawned(PYTHON, "-c", _HOLD_STORE) as holder:
         assert holder.stdout.readline() == "held\n"
-        running.box.run("systemctl", "start", "--no-block", unit)
+        running.box.run("systemctl", "start", "--no-block", *units)
         until(lambda: "locked" in running.show(ADAPTER, "StatusText"), "the adapter says why it is not ready")
         assert running.show(ADAPTER, "ActiveState") == "activating"
-        assert running.show(unit, "SubState") == "start-pre"
+        assert {running.show(unit, "SubState") for unit in units} == {"start-pre"}
         assert running.ask("adapter.sock") == 503
-    until(lambda: running.show(unit, "ActiveState") == "active", "the agent runs")
-    assert running.show(ADAPTER, "ActiveState") == "active"
-    running.box.run("systemctl", "stop", unit)
+    for unit in units:
+        until(lambda: running.show(unit, "ActiveState") == "active", f"{unit} runs")  # noqa: B023 - asked in this round
+    with running.agent("pm") as pm:
+        drain(pm)
+        pm.send("@engineering", "query/1", {"question": "who are you?"})
+        (answer,) = pm.poll(wait=20)
+        answer.ack()
+    user = running.box.run("id", "-u", "mc-engineering").stdout.strip()
+    assert (answer.sender, answer.payload) == ("engineering", {"text": f"user {user}"})
+    running.box.run("systemctl", "stop", *units)
 
 
 def test_emergencies_carry_the_unit(running: Installed) -> None:
