@@ -79,9 +79,13 @@ most: on a disk that makes 200 in a second, a job takes a tenth."""
 _BURST_US: Final = 2 * GAP_US
 """How much of a delay a rate makes good: a store that was slow for a minute is not followed by a minute's replays."""
 
+_YIELD: Final = 8
+"""How much longer it rests than it was made to wait. A tick is late when the writer or the machine is busy: then a job
+takes no more than about a tenth of it, and is slower than its rate."""
+
 
 class Pace:
-    """When the next replays of a job are due, in steady microseconds."""
+    """When the next replays of a job are due, in steady microseconds. It yields where others wait."""
 
     def __init__(self, rate: float | None, now_us: int) -> None:
         self._step_us = MICROSECONDS / min(rate or RATE_MAX, RATE_MAX)
@@ -102,8 +106,9 @@ class Pace:
 
     def spent(self, count: int, now_us: int) -> None:
         """So many went now."""
+        late_us = min(now_us - self.due_us, _BURST_US)
         self._due_us = max(self._due_us, float(now_us - _BURST_US)) + count * self._step_us
-        self._rests_until_us = now_us + GAP_US
+        self._rests_until_us = now_us + GAP_US + _YIELD * late_us
 
     def wait(self, until_us: int) -> None:
         """Nothing can go before then."""

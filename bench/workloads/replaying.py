@@ -17,6 +17,9 @@ from shared.link import NACK_PATH, POLL_PATH, ROOT
 from shared.names import direct_channel
 from shared.replays import ONE_REPLAY_PATH, REPLAYS_PATH
 
+_RECEIVER: Final = SENDERS[1]
+"""Of what is sent meanwhile."""
+
 _STILL_SENDS: Final = 500
 _REPLAYS_PER_SEND: Final = 12
 """A job makes 1,000 a second at most and 100 are sent in it, so it runs until a little after the last send."""
@@ -39,8 +42,8 @@ class Replaying(Workload):
 
     async def run(self, stage: Stage) -> Measured:
         """What was refused and what is sent meanwhile must all be there at the end, and in order."""
-        census, link = Census(), AdapterWay(stage.deployment.config)
-        await fill(stage.deployment, SENDERS[0], direct_channel(SINK), stage.messages, census)
+        dead, census, link = Census(), Census(), AdapterWay(stage.deployment.config)
+        await fill(stage.deployment, SENDERS[0], direct_channel(SINK), stage.messages, dead)
         await _refuse_all(link, stage.messages)
         figures = {f"still_{name}": value for name, value in (await _send(stage, census, _STILL_SENDS)).items()}
         start = time.perf_counter()
@@ -48,9 +51,12 @@ class Replaying(Workload):
         figures |= await _send(stage, census, max(1, stage.messages // _REPLAYS_PER_SEND))
         await _until_done(link, job["id"])
         figures["replayed_s"] = time.perf_counter() - start
-        async with consumer(stage.way, SINK, census) as sink:
-            await sink.drain()
-        return Measured(figures, census.faults([SINK]))
+        faults = []
+        for agent, count in ((SINK, dead), (_RECEIVER, census)):
+            async with consumer(stage.way, agent, count) as sink:
+                await sink.drain()
+            faults += count.faults([agent])
+        return Measured(figures, faults)
 
 
 async def _refuse_all(link: AdapterWay, count: int) -> None:
@@ -71,7 +77,7 @@ async def _refuse_all(link: AdapterWay, count: int) -> None:
 
 async def _send(stage: Stage, census: Census, count: int) -> Figures:
     way, sender = stage.way, SENDERS[0]
-    requests = prepare(way, direct_channel(SINK), sender, count, 1)
+    requests = prepare(way, direct_channel(_RECEIVER), sender, count, 1)
     async with connection(way, sender) as lane:
         with Timed(stage.deployment):
             answered = await send_paced(lane, requests, stage.seconds)
