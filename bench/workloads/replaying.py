@@ -8,21 +8,21 @@ from typing import Any, Final
 from bench.census import Census
 from bench.deployment import ORCHESTRATOR, SENDERS, SINK
 from bench.figures import Figures, latency_figures
-from bench.load import connection, consumer, count_sends, fill, prepare, send_paced
+from bench.load import connection, consumer, count_sends, fill, prepare, run_lane
 from bench.timing import Timed
-from bench.ways import AdapterWay
+from bench.ways import AdapterWay, Request
 from bench.workloads.base import Measured, Stage, Workload
 from shared.limits import POLL_MESSAGES_MAX
 from shared.link import NACK_PATH, POLL_PATH, ROOT
 from shared.names import direct_channel
-from shared.replays import ONE_REPLAY_PATH, REPLAYS_PATH
+from shared.replays import ONE_REPLAY_PATH, RATE_MAX, REPLAYS_PATH
 
 _RECEIVER: Final = SENDERS[1]
 """Of what is sent meanwhile."""
 
-_STILL_SENDS: Final = 500
-_REPLAYS_PER_SEND: Final = 12
-"""A job makes 1,000 a second at most and 100 are sent in it, so it runs until a little after the last send."""
+_SENDS_MAX: Final = 4_000
+_SECONDS_PER_REPLAY: Final = 0.8 / RATE_MAX
+"""Sends are measured for no longer than a job takes that is not held up."""
 
 _LOOK_SECONDS: Final = 0.02
 _PATIENCE_SECONDS: Final = 120.0
@@ -33,7 +33,7 @@ class Replaying(Workload):
 
     name = "W8"
     about = (
-        "dead letters are replayed by a job without a rate meanwhile: 100 sends per second (p50, p99); "
+        "dead letters are replayed by a job without a rate meanwhile: one sender, one send in flight (p50, p99); "
         "still: the same before; seconds until all are queued again"
     )
     messages_default = 10_000
@@ -45,10 +45,11 @@ class Replaying(Workload):
         dead, census, link = Census(), Census(), AdapterWay(stage.deployment.config)
         await fill(stage.deployment, SENDERS[0], direct_channel(SINK), stage.messages, dead)
         await _refuse_all(link, stage.messages)
-        figures = {f"still_{name}": value for name, value in (await _send(stage, census, _STILL_SENDS)).items()}
+        first, second = _prepare(stage), _prepare(stage)
+        figures = {f"still_{name}": value for name, value in (await _send(stage, first, census)).items()}
         start = time.perf_counter()
         job = await _ask(link, ORCHESTRATOR, "POST", ROOT + REPLAYS_PATH, {})
-        figures |= await _send(stage, census, max(1, stage.messages // _REPLAYS_PER_SEND))
+        figures |= await _send(stage, second, census)
         await _until_done(link, job["id"])
         figures["replayed_s"] = time.perf_counter() - start
         faults = []
@@ -75,13 +76,15 @@ async def _refuse_all(link: AdapterWay, count: int) -> None:
             refused += len(handed)
 
 
-async def _send(stage: Stage, census: Census, count: int) -> Figures:
-    way, sender = stage.way, SENDERS[0]
-    requests = prepare(way, direct_channel(_RECEIVER), sender, count, 1)
-    async with connection(way, sender) as lane:
-        with Timed(stage.deployment):
-            answered = await send_paced(lane, requests, stage.seconds)
-    count_sends(census, way, answered)
+def _prepare(stage: Stage) -> list[Request]:
+    return prepare(stage.way, direct_channel(_RECEIVER), SENDERS[0], min(stage.messages, _SENDS_MAX), 1)
+
+
+async def _send(stage: Stage, requests: list[Request], census: Census) -> Figures:
+    seconds = min(stage.seconds, stage.messages * _SECONDS_PER_REPLAY)
+    with Timed(stage.deployment):
+        answered = await run_lane(stage.way, SENDERS[0], requests, seconds)
+    count_sends(census, stage.way, answered)
     return latency_figures(one.seconds for one in answered)
 
 
