@@ -8,7 +8,8 @@ from adapter.core.policy import EscalationLimits, Policy
 from adapter.core.rates import Rate
 from adapter.core.retention import Ages, RetentionPolicy
 from adapter.core.retry import RetryPolicy
-from shared.config import Config, Days, Escalation, Retention
+from shared.config import Config, Days, Retention
+from shared.escalation import Escalation
 from shared.times import MICROSECONDS
 
 
@@ -54,4 +55,6 @@ def _escalation_of(escalation: Escalation) -> EscalationLimits:
         repeats=escalation.repeats,
         window_us=int(escalation.window_seconds * MICROSECONDS),
         dead_letters_max=escalation.dead_letters_max,
+        absence_us=int(escalation.absence_seconds * MICROSECONDS),
+        absence_governor_us=int(escalation.absence_governor_seconds * MICROSECONDS),
     )

@@ -11,7 +11,7 @@ import aiohttp
 
 from adapter.core.notice import Notice
 from adapter.notifier import NotToldError, Tell
-from shared.config import Escalation
+from shared.escalation import Escalation
 from shared.journal import Entry, Journal
 from shared.journal_events import GOVERNOR_ESCALATION
 from shared.strict_json import encode

@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 _NOTICES_MAX: Final = 10
 """Read at once: with the largest of envelopes, a few mebibytes."""
 
+_CANCEL_SECONDS: Final = 0.1
+
 Tell = Callable[[Notice], Awaitable[None]]
 """Tells of one message; raises `NotToldError` when that did not succeed and is to be tried again."""
 
@@ -49,13 +51,11 @@ class Notifier:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Tell while the block lasts. What is being told when it ends is cut short; the next process tells it again."""
-        tasks = [asyncio.create_task(self._run(way, tell)) for way, tell in self._ways.items()]
+        tasks = {asyncio.create_task(self._run(way, tell)) for way, tell in self._ways.items()}
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await _ended(tasks)
 
     def _wake(self) -> None:
         for event in self._news.values():
@@ -93,3 +93,11 @@ class Notifier:
 
     async def _newer(self, mark: int) -> list[tuple[int, bytes]]:
         return await self._store.read(lambda db, names: read_newer(db, names, mark, _NOTICES_MAX))
+
+
+async def _ended(tasks: set["asyncio.Task[None]"]) -> None:
+    """Cancel until they have ended: Python 3.11's `wait_for` forgets a cancellation that comes with its result."""
+    while tasks:
+        for task in tasks:
+            task.cancel()
+        _, tasks = await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)

@@ -35,7 +35,7 @@ class RecipientStatus(Model):
     status: DeliveryStatus
     reason: str | None = Field(default=None, description="why it is dead")
     unread: int = Field(description="messages that wait for this recipient or are in its hands")
-    last_seen: str | None = Field(description="when it last polled, or null if not since the adapter started")
+    last_seen: str | None = Field(description="when it last polled, or null if it never did")
 
 
 class Accepted(Model):

@@ -11,10 +11,10 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from shared.escalation import Escalation
 from shared.limits import (
     BATCH_BYTES_MAX,
     ENVELOPE_BYTES_MAX,
@@ -24,6 +24,7 @@ from shared.limits import (
     UNIX_PATH_BYTES_MAX,
 )
 from shared.names import ADAPTER, RESERVED, direct_channel, hint, is_name
+from shared.section import Section
 
 EXIT_CONFIGURATION: Final = 78
 """`EX_CONFIG` of sysexits.h: a restart will not mend it, so systemd must not try."""
@@ -41,12 +42,6 @@ _DAYS_MAX: Final = 36_525
 
 class ConfigurationFault(Exception):  # noqa: N818 - "fault" is our word for what an operator mends
     """What is wrong with the configuration, where, and what to do."""
-
-
-class Section(BaseModel):
-    """A table of the file: unknown keys are an error, and so are TOML's `inf` and `nan`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 Role = Literal["orchestrator", "pm", "execution"]
@@ -137,7 +132,7 @@ class Retention(Section):
 
     message_days: Days = 30.0
     contract_days: Days = "forever"
-    channels: dict[str, ChannelRetention] = {}
+    channels: dict[str, ChannelRetention] = Field(default_factory=dict)
     check_seconds: Annotated[float, Field(ge=1, le=1_800)] = 300.0
     clock_trust_hours: Annotated[float, Field(ge=RETENTION_DAYS_MIN * 24, le=720)] = 24.0
 
@@ -171,30 +166,6 @@ RATES_DEFAULT: Final = {
 these. Rates: what one receiver, which takes some hundreds a second, keeps up with. Bursts: what comes at once fits one
 recipient's queue of 500, so that neither a loop nor a full outbox that drains pushes others out of it. Critical ones
 are never pushed out, so they get half of it. Only a deployment's own contracts need classes beyond these."""
-
-
-def _check_webhook(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
-        raise ValueError("a webhook is an http:// or https:// URL")
-    return url
-
-
-class Escalation(Section):
-    """When the Human Governor is told. Times are in seconds.
-
-    The same alarm `repeats` times within the window is a pattern, of which the Governor is told once in a window. Dead
-    letters are kept until somebody decides: from `dead_letters_max` open ones on, the Governor is told of their number.
-    Of each message to the Governor the command is told, as JSON on its standard input, and the webhook, by a POST; each
-    has `hook_seconds` for it, and is tried again until it succeeds.
-    """
-
-    repeats: Annotated[int, Field(ge=1, le=1_000)] = 10
-    window_seconds: Annotated[float, Field(gt=0, le=30 * 86_400)] = 3_600.0
-    dead_letters_max: Annotated[int, Field(ge=1)] = 10_000
-    command: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
-    webhook: Annotated[str, AfterValidator(_check_webhook)] | None = None
-    hook_seconds: Annotated[float, Field(gt=0, le=300)] = 10.0
 
 
 def _check_name(name: str) -> None:

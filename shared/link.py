@@ -80,6 +80,7 @@ class AdapterHealth(Model):
     sqlite_verdict: str = Field(description="`safe`, or `unsafe: ` and why")
     page_checksums: str = Field(description="`on`, or `off: ` and why")
     queues: dict[str, int] = Field(description="messages that wait for each agent or are in its hands")
+    last_seen: dict[str, str | None] = Field(description="when each agent polled last, or null if it never did")
     governor_unread: int | None = Field(
         description="messages in the Human Governor's inbox that no human has read; null while the store is not open"
     )

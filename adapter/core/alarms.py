@@ -44,12 +44,14 @@ class Rule:
     """As which contract an alarm is told, to whom first, and in which words; they may name agent, reason and count.
 
     `at_once` tells the first one without a window. What the Governor is not told first reaches it when it repeats.
+    What `storms` and is the Governor's is told once in the window of escalations, with their number.
     """
 
     contract: str
     audience: Audience
     summary: str
     at_once: bool = False
+    storms: bool = False
 
 
 RULES: Final[dict[AlarmKind, Rule]] = {
@@ -62,7 +64,7 @@ RULES: Final[dict[AlarmKind, Rule]] = {
     ),
     AlarmKind.QUEUE_FULL: Rule(
         "alert.queue/1", Audience.GOVERNOR, "Critical messages for {agent} that were refused ({reason}): {count}.",
-        at_once=True,
+        at_once=True, storms=True,
     ),
     AlarmKind.RATE_LIMIT: Rule(
         "alert.rate/1", Audience.PLATFORM, "Messages of {agent} above its rate ({reason}): {count}."

@@ -20,7 +20,8 @@ from adapter.core.routing import Topology, left
 class Books:
     """The mailboxes of every agent, the places that are given, and what the present group has changed.
 
-    `last_seen` is when each agent last polled, in wall microseconds.
+    `last_seen` is when each agent last polled, in wall microseconds, and `polled_us` when its last poll began or ended,
+    in steady ones.
     """
 
     topology: Topology
@@ -29,6 +30,12 @@ class Books:
     mailboxes: dict[str, Mailbox]
     changes: Changes = field(default_factory=Changes)
     last_seen: dict[str, int] = field(default_factory=dict)
+    polled_us: dict[str, int] = field(default_factory=dict)
+
+    def saw(self, agent: str, now: Now) -> None:
+        """A poll of this agent began or ended."""
+        self.last_seen[agent] = now.wall_us
+        self.polled_us[agent] = now.steady_us
 
     def mailbox(self, agent: str) -> Mailbox:
         """The mailbox of an agent; raises a `Problem` for one that was removed since its sidecar was let in."""

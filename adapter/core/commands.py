@@ -321,6 +321,7 @@ class Snapshot:
     tallies: dict[Alarm, Tally] = field(default_factory=dict)
     open_dead_letters: int = 0
     announced: dict[str, int] = field(default_factory=dict)
+    last_seen: dict[str, int] = field(default_factory=dict)
     replays: list[ReplayJob] = field(default_factory=list)
     topologies: list[TopologyVersion] = field(default_factory=list)
     last_topology: int = 0

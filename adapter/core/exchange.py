@@ -4,12 +4,12 @@ It lives in the writer's thread and is asked for one group of commands at a time
 commit them; what it holds in memory mirrors the committed rows plus that group. If the commit fails, it is thrown
 away and made anew from the store, so that memory never runs ahead of the disk.
 
-Its parts decide: `sending`, `scheduling`, `handing`, `settling`, `reviving`, `replaying`, `enrolling`, `inbox`,
-`pruning`, `announcing`. Here they are put together.
+Its parts decide, each in a file of its own; here they are put together.
 """
 
 from typing import Any, Final
 
+from adapter.core.absence import Absence
 from adapter.core.announcing import Announcing
 from adapter.core.books import Books, Decide, Part
 from adapter.core.commands import Command, HandedOver, Send, SendBatch, Snapshot, Tick
@@ -66,6 +66,7 @@ class Exchange:
             Replaying(books, snapshot, reviving.replay, now),
             Enrolling(books, snapshot),
             Inbox(books, snapshot),
+            Absence(books, snapshot, self._handing.polls, now),
             self._pruning,
             self._announcing,
         )
@@ -98,6 +99,10 @@ class Exchange:
     def letters(self) -> int:
         """How many messages were ever sent to the Human Governor."""
         return self._books.places.last(_INBOX)
+
+    def last_seen(self) -> dict[str, int]:
+        """When each agent polled last, in wall microseconds; of those that ever did."""
+        return dict(self._books.last_seen)
 
     def depths(self) -> dict[str, int]:
         """Live deliveries per agent."""

@@ -31,7 +31,7 @@ class Handing:
     def claim(self, claim: Claim, store: StoreTransaction, now: Now) -> list[HandedOver] | None:
         """Messages, or None when there are none and the claim is parked."""
         mailbox = self._books.mailbox(claim.recipient)
-        self._books.last_seen[claim.recipient] = now.wall_us
+        self._books.saw(claim.recipient, now)
         if claim.lost:
             self._recover(mailbox, claim, store, now)
         handed = self._hand_over(mailbox, claim, store, now)
@@ -40,10 +40,15 @@ class Handing:
         self._parked[claim.recipient].append(claim)
         return None
 
-    def unpark(self, unpark: Unpark, *_: object) -> None:
+    def unpark(self, unpark: Unpark, _: StoreTransaction, now: Now) -> None:
         """A poll waits no longer."""
+        self._books.saw(unpark.recipient, now)
         waiting = self._parked[unpark.recipient]
         self._parked[unpark.recipient] = deque(claim for claim in waiting if claim.ticket != unpark.ticket)
+
+    def polls(self, agent: str) -> bool:
+        """Whether a poll of this agent waits here."""
+        return bool(self._parked.get(agent))
 
     def serve_parked(self, store: StoreTransaction, now: Now) -> list[tuple[int, str, list[HandedOver]]]:
         """Serve what can be served now: (ticket, recipient, messages) of each poll. A removed agent's end empty."""
@@ -54,6 +59,7 @@ class Handing:
                 handed = [] if mailbox is None else self._hand_over(mailbox, waiting[0], store, now)
                 if not handed and mailbox is not None:
                     break
+                self._books.saw(recipient, now)
                 served.append((waiting.popleft().ticket, recipient, handed))
         return served
 

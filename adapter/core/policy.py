@@ -11,11 +11,16 @@ from adapter.core.retry import RetryPolicy
 
 @dataclass(frozen=True, slots=True)
 class EscalationLimits:
-    """When what repeats goes to the Human Governor, and how many open dead letters are too many."""
+    """When what repeats or lasts goes to the Human Governor, and how many open dead letters are too many.
+
+    An absence is told after `absence_us`, and told to the Governor after `absence_governor_us`.
+    """
 
     repeats: int
     window_us: int
     dead_letters_max: int
+    absence_us: int
+    absence_governor_us: int
 
 
 @dataclass(frozen=True, slots=True)

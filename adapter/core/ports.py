@@ -76,6 +76,9 @@ class StoreTransaction(Protocol):
     def save_announced(self, way: str, sequence: int) -> None:
         """Store up to which message to the Human Governor this way has told."""
 
+    def save_last_seen(self, last_seen: Mapping[str, int]) -> None:
+        """Store when these agents polled last, in wall microseconds."""
+
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """Store the newest sequence of these channels, and the newest message id."""
 

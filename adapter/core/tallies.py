@@ -110,9 +110,9 @@ class Tallies:
     def _due_at(self, alarm: Alarm, tally: Tally, now_us: int) -> int:
         rule = RULES[alarm.kind]
         due_us = now_us if rule.at_once else now_us + self._window_us
-        if rule.audience is Audience.GOVERNOR and tally.escalated_us is not None:
-            return max(due_us, tally.escalated_us + self._limits.window_us)
-        return due_us
+        if rule.audience is not Audience.GOVERNOR or tally.escalated_us is None:
+            return due_us
+        return max(due_us, tally.escalated_us + (self._limits.window_us if rule.storms else self._window_us))
 
     def _is_pattern(self, tally: Tally, now_us: int) -> bool:
         recent, limits = tally.recent, self._limits

@@ -10,7 +10,7 @@ from adapter.store.engine import Store
 from shared.database import SQLITE_VERDICT, SQLITE_VERSION
 from shared.names import GOVERNOR
 from shared.service_manager import Standing
-from shared.times import MICROSECONDS
+from shared.times import MICROSECONDS, iso
 from shared.web.routes import Answer, Call, json_answer
 
 METRICS_TYPE = "text/plain"
@@ -41,7 +41,7 @@ class Health:
         """200 only when the store is open, checked and takes writes; 503 says why not, within a second."""
         fault = await self._store.check()
         queues = self._store.depths()
-        unread = queues.pop(GOVERNOR, None)
+        unread, seen = queues.pop(GOVERNOR, None), self._store.last_seen()
         body: dict[str, Any] = {
             "status": "ready" if fault is None else "not-ready",
             "pid": os.getpid(),
@@ -49,6 +49,7 @@ class Health:
             "sqlite_verdict": str(SQLITE_VERDICT),
             "page_checksums": self._store.page_checksums,
             "queues": queues,
+            "last_seen": {agent: _moment(seen.get(agent)) for agent in queues},
             "governor_unread": unread,
             "warnings": self._warnings(),
         }
@@ -75,3 +76,7 @@ class Health:
         self._pruned_at.set(pruning.last_pass_us / MICROSECONDS)
         self._clock_doubted.set(pruning.clock_doubted)
         return Answer(200, generate_latest(self._registry), METRICS_TYPE)
+
+
+def _moment(at_us: int | None) -> str | None:
+    return None if at_us is None else iso(at_us)

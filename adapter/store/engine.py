@@ -239,6 +239,10 @@ class Store:
         """What retention has done since the store was opened."""
         return PruningFigures() if self._exchange is None else self._exchange.pruning
 
+    def last_seen(self) -> dict[str, int]:
+        """When each agent polled last, in wall microseconds; of those that ever did."""
+        return {} if self._exchange is None else self._exchange.last_seen()
+
     def _now(self) -> Now:
         return Now(self._clock.wall_us(), self._clock.steady_us())
 

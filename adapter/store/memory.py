@@ -33,6 +33,7 @@ class MemoryStore:
     tallies: dict[Alarm, Tally] = field(default_factory=dict)
     scheduled: dict[tuple[str, bytes], ScheduledSend] = field(default_factory=dict)
     announced: dict[str, int] = field(default_factory=dict)
+    last_seen: dict[str, int] = field(default_factory=dict)
     sequences: dict[str, int] = field(default_factory=dict)
     last_message_id: int = 0
     held: set[int] = field(default_factory=set)
@@ -59,6 +60,7 @@ class MemoryStore:
             live=live,
             tallies={alarm: _copy(tally) for alarm, tally in self.tallies.items()},
             announced=dict(self.announced),
+            last_seen=dict(self.last_seen),
             open_dead_letters=sum(letter.closure is None for letter in self.letters.values()),
             floors=floors,
             trusted_us=self.trusted_us,
@@ -102,6 +104,7 @@ class MemoryTransaction:
         self._tallies: dict[Alarm, Tally | None] = {}
         self._scheduled: dict[tuple[str, bytes], ScheduledSend | None] = {}
         self._announced: dict[str, int] = {}
+        self._last_seen: dict[str, int] = {}
         self._sequences: dict[str, int] = {}
         self._last_message_id = store.last_message_id
         self._held: set[int] = set()
@@ -223,6 +226,10 @@ class MemoryTransaction:
         """See `StoreTransaction`."""
         self._announced[way] = sequence
 
+    def save_last_seen(self, last_seen: Mapping[str, int]) -> None:
+        """See `StoreTransaction`."""
+        self._last_seen |= last_seen
+
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """See `StoreTransaction`."""
         self._sequences |= sequences
@@ -295,6 +302,7 @@ class MemoryTransaction:
                 store.scheduled[key] = scheduled
         store.keep_newest_cancelled()
         store.announced |= self._announced
+        store.last_seen |= self._last_seen
         store.sequences |= self._sequences
         store.last_message_id = self._last_message_id
         store.held |= self._held

@@ -122,6 +122,12 @@ VALUES {rows}
 -- name: forget_tally
 DELETE FROM tallies WHERE kind = ? AND agent = ? AND reason = ?
 
+-- name: last_seen
+SELECT agent_id, at_us FROM last_seen
+
+-- name: save_last_seen
+REPLACE INTO last_seen (agent_id, at_us) VALUES {rows}
+
 -- name: announced
 SELECT way, sequence FROM announced
 

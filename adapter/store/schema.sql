@@ -144,6 +144,12 @@ CREATE TABLE IF NOT EXISTS tallies (
     PRIMARY KEY (kind, agent, reason)
 ) STRICT, WITHOUT ROWID;
 
+-- When each agent polled last, wall time, no more than a minute behind (adapter/core/absence.py).
+CREATE TABLE IF NOT EXISTS last_seen (
+    agent_id INTEGER PRIMARY KEY,
+    at_us INTEGER NOT NULL
+) STRICT;
+
 -- Up to which message of the Human Governor's inbox each way of telling has told (adapter/notifier.py).
 CREATE TABLE IF NOT EXISTS announced (
     way TEXT PRIMARY KEY,

@@ -172,6 +172,11 @@ class SqliteTransaction:
         """See `StoreTransaction`."""
         self._connection.execute(SQL["save_announced"], (way, sequence))
 
+    def save_last_seen(self, last_seen: Mapping[str, int]) -> None:
+        """See `StoreTransaction`."""
+        rows = [(self.names.agent_ids[agent], seen_us) for agent, seen_us in last_seen.items()]
+        write_rows(self._connection, "save_last_seen", rows)
+
     def save_sequences(self, sequences: Mapping[str, int], last_message_id: int) -> None:
         """See `StoreTransaction`."""
         ids = self.names.channel_ids
@@ -279,6 +284,7 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
         live=live,
         tallies=dict(read_tally(row) for row in connection.execute(SQL["tallies"])),
         open_dead_letters=connection.execute(SQL["count_open_dead_letters"]).fetchone()[0],
+        last_seen={names.agent_names[agent_id]: seen_us for agent_id, seen_us in connection.execute(SQL["last_seen"])},
         announced=dict(connection.execute(SQL["announced"]).fetchall()),
         floors=read_floors(connection, names),
         trusted_us=trusted_us,

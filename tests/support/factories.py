@@ -124,13 +124,16 @@ def policy(
     repeats: int = 10,
     escalation_window_seconds: float = 3_600.0,
     dead_letters_max: int = 10_000,
+    absence_seconds: float = 86_400.0,
+    absence_governor_seconds: float = 86_400.0,
     jitter: Callable[[], float] = lambda: 1.0,
 ) -> Policy:
     """The default limits, with no bound on rates, no alerts, no retention, the longest jitter, nonces that count."""
     nonces = itertools.count(1)
     retry = RetryPolicy(attempts_max, us(retry_base_seconds), us(retry_cap_seconds))
     queue = QueueLimits(queue_max, critical_reserve)
-    escalation = EscalationLimits(repeats, us(escalation_window_seconds), dead_letters_max)
+    absence = us(absence_seconds), us(absence_governor_seconds)
+    escalation = EscalationLimits(repeats, us(escalation_window_seconds), dead_letters_max, *absence)
     window_us = us(alert_window_seconds)
 
     def nonce() -> str:

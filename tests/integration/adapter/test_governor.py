@@ -118,3 +118,27 @@ async def test_a_bad_question_names_its_field(near, query):
     answer = await governor.call("GET", link_api.INBOX_PATH + query)
     assert (answer.status, answer.document["type"]) == (422, "invalid-field")
     assert answer.document["field"] == "query " + query[1:].partition("=")[0]
+
+
+async def test_health_tells_when_each_agent_polled(start):
+    """Also after a restart, give or take a minute; null for one that never did."""
+    link = await start()
+    pm, qa = await link.client("pm"), await link.client("qa")
+    assert set((await pm.health()).document["last_seen"].values()) == {None}
+    await qa.poll()
+    seen = (await pm.health()).document["last_seen"]
+    assert [agent for agent, moment in seen.items() if moment is not None] == ["qa"]
+    report = (await pm.send("@qa"))["answer"]["recipients"][0]
+    assert (report["unread"], report["last_seen"]) == (1, seen["qa"])
+    check(link_api.AdapterHealth, (await pm.health()).document)
+
+
+async def test_an_absent_agent_is_reported(start):
+    """To the orchestrator, through a real adapter, without anybody polling or sending meanwhile."""
+    link = await start(alert_window_seconds=0.5)
+    await link.adapter.stop()
+    await link.start_adapter({"MULTICLAW_ESCALATION__ABSENCE_SECONDS": "1"})
+    pm, orchestrator = await link.client("pm"), await link.client("orchestrator")
+    await pm.send("@qa")
+    (message,) = await orchestrator.poll(wait=20)
+    assert message["envelope"]["payload"].items() >= {"agent": "qa", "reason": "no poll for 1 s", "unread": 1}.items()

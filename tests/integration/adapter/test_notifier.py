@@ -1,5 +1,6 @@
 """Messages to the Human Governor are told of outside, at least once each, and nothing waits for that."""
 
+import asyncio
 import json
 import socket
 import sys
@@ -10,11 +11,12 @@ from aiohttp import web
 
 from adapter.core.notice import Notice
 from adapter.hooks import ways_of
-from adapter.notifier import NotToldError
-from shared.config import Escalation
+from adapter.notifier import Notifier, NotToldError
+from shared.escalation import Escalation
 from shared.journal import Journal
 from shared.journal_events import GOVERNOR_ESCALATION
 from shared.names import GOVERNOR
+from shared.strict_json import encode
 from tests.integration.adapter.conftest import Link
 from tests.support.clock import SettableClock
 from tests.support.deployment import until
@@ -255,3 +257,37 @@ async def test_a_webhook_that_is_not_there_or_hangs_is_a_failure(tmp_path):
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         with pytest.raises(NotToldError, match="longer than"):
             await ways(tmp_path, webhook=url, hook_seconds=0.3)["webhook"](NOTICE)
+
+
+class OneLetter:
+    """Broker and store of a deployment whose Governor has one message."""
+
+    on_letter = None
+
+    async def ask(self, announced):
+        """What was told stays told."""
+        return announced.sequence or 0
+
+    async def read(self, _):
+        """The message."""
+        return [(1, encode(NOTICE.envelope | {"sender": "pm"}))]
+
+
+async def test_a_stop_outlives_a_cancellation_that_is_lost():
+    """A way that swallows the first one ends all the same."""
+    begun, cancelled = asyncio.Event(), []
+
+    async def tell(_):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(1)
+            if len(cancelled) > 1:
+                raise
+
+    everything = OneLetter()
+    async with asyncio.timeout(10):
+        async with Notifier(everything, everything, {"deaf": tell}).running():
+            await begun.wait()
+    assert len(cancelled) == 2

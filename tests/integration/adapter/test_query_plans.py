@@ -25,6 +25,7 @@ _WALKS = {
     "retention_clock": "SCAN retention_clock",  # one row, at the start
     "last_topology": "SEARCH topologies",  # its newest row
     "last_topology_in_file": "SEARCH topologies USING COVERING INDEX topologies_in_file",  # likewise
+    "last_seen": "SCAN last_seen",  # a row for each agent, at the start
     "announced": "SCAN announced",  # a row for each way of telling, at the start
     "tallies": "SCAN tallies",  # a row for each alarm that was raised of late
     "count_open_dead_letters": "SCAN dead_letters USING COVERING INDEX dead_letters_groups",

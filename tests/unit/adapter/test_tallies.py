@@ -11,7 +11,7 @@ from tests.support.factories import START_US, now
 DIED = Alarm(AlarmKind.DEAD_LETTER, "qa", "refused")
 OTHER = Alarm(AlarmKind.DEAD_LETTER, "pm", "refused")
 FULL = Alarm(AlarmKind.QUEUE_FULL, "qa", "")
-LIMITS = EscalationLimits(repeats=3, window_us=us(100), dead_letters_max=1)
+LIMITS = EscalationLimits(3, us(100), dead_letters_max=1, absence_us=1, absence_governor_us=1)
 
 
 def tallies(stored=None, seconds=0.0):

@@ -111,6 +111,7 @@ def test_unknown_keys_name_the_nearest_known(tmp_path: Path, extra: str, key: st
         (MINIMAL + '[escalation]\nwebhook = "ftp://host/x"', "a webhook is an http:// or https:// URL"),
         (MINIMAL + '[escalation]\nwebhook = "http://"', "a webhook is an http:// or https:// URL"),
         (MINIMAL + '[escalation]\nwebhook = "http://host:x/"', "escalation.webhook"),
+        (MINIMAL + "[escalation]\nabsence_seconds = 700", "must not be under absence_seconds"),
         (MINIMAL + '[escalation]\ncommand = "mail"', "escalation.command"),
         (MINIMAL + '[escalation]\ncommand = [""]', "escalation.command"),
         (MINIMAL + '[limits]\nqueue_max = "many"', "limits.queue_max"),
