@@ -67,7 +67,8 @@ RULES: Final[dict[AlarmKind, Rule]] = {
         at_once=True, storms=True,
     ),
     AlarmKind.RATE_LIMIT: Rule(
-        "alert.rate/1", Audience.PLATFORM, "Messages of {agent} above its rate ({reason}): {count}."
+        "alert.rate/1", Audience.PLATFORM,
+        "{agent} sends more messages of the class {reason} than it may; its sidecar slows it down.",
     ),
     AlarmKind.ABSENCE: Rule(
         "alert.absence/1", Audience.ORCHESTRATORS, "Messages wait for {agent}, which does not poll ({reason}).",

@@ -154,6 +154,19 @@ def test_a_sender_that_is_too_fast_is_reported_once_a_minute(slow):
     assert found == [Alarm(AlarmKind.RATE_LIMIT, "pm", "normal")]
 
 
+def test_people_are_told_of_a_sender_that_is_too_fast(make_bench):
+    """On `platform`, with who it is and of which class; not once for each refusal."""
+    bench = make_bench(policy(rates=SLOW, alert_window_seconds=1.0))
+    bench.group(*(send("qa") for _ in range(50)))
+    bench.wait(1)
+    (alert,) = [decode_object(handed.envelope) for handed in bench.poll("orchestrator", 100)][-1:]
+    assert (alert["type"], alert["to"]) == ("alert.rate/1", "platform")
+    assert (alert["payload"]["agent"], alert["payload"]["reason"]) == ("qa", "normal")
+    bench.group(*(send("qa") for _ in range(50)))
+    bench.wait(1)
+    assert "alert.rate/1" not in [decode_object(each.envelope)["type"] for each in bench.poll("orchestrator", 100)]
+
+
 def test_the_adapters_own_messages_have_no_rate(make_bench):
     """Alerts about six agents leave at once, where anybody else might send one a second."""
     bench = make_bench(policy(rates=dict.fromkeys(UNLIMITED, Rate(1, 1)), alert_window_seconds=1.0, queue_max=1))

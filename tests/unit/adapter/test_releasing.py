@@ -85,6 +85,20 @@ def test_what_may_not_be_sent_any_more_stays_visible(bench, members, reason):
     assert bench.do(cancel(command)) == Settled("cancelled")
 
 
+def test_people_are_told_of_what_was_not_sent(make_bench):
+    """On `platform`, with whose it is and why."""
+    bench = make_bench(policy(alert_window_seconds=1.0))
+    bench.do(scheduled("engineering", "platform", at=60))
+    bench.topology = topology(platform=("orchestrator", "adapter"))
+    bench.restart()
+    bench.wait(60)
+    bench.wait(1)
+    (alert,) = [json.loads(handed.envelope) for handed in bench.poll("orchestrator")]
+    assert (alert["type"], alert["payload"]["agent"], alert["payload"]["reason"]) == (
+        "alert.schedule/1", "engineering", "not-a-member",
+    )  # fmt: skip
+
+
 def test_what_ended_while_the_adapter_was_away_has_failed(bench):
     """It is not sent after its `expires_at`, and not forgotten."""
     command = scheduled(to="@qa", at=60, expires=70)
