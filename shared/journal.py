@@ -150,6 +150,7 @@ async def _within(seconds: float, work: Callable[[], bool]) -> bool:
     except RuntimeError:  # the system gives no more threads: better held up for a moment than silent
         run()
     try:
-        return await asyncio.wait_for(result, seconds)
+        async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may swallow a cancellation (cpython#86296)
+            return await result
     except TimeoutError:
         return False

@@ -1,5 +1,6 @@
 """Entries for the operator: one, whole, never confused with another, and a true word about where it went."""
 
+import asyncio
 import json
 import os
 import stat
@@ -13,7 +14,7 @@ import pytest
 
 from shared.clock import Clock
 from shared.emergency_file import FILE_BYTES_MAX, FILE_NAME, EmergencyFile
-from shared.journal import DETAILS_BYTES_MAX, MESSAGE_BYTES_MAX, Entry, Journal
+from shared.journal import DETAILS_BYTES_MAX, MESSAGE_BYTES_MAX, Entry, Journal, _within
 from shared.journal_events import CLEARED, EMERGENCY
 from tests.support.fake_journal import FakeJournal, fake_journal
 
@@ -194,3 +195,22 @@ async def test_no_thread_is_no_silence(short_folder: Path, journal: Journal, mon
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert await journal.record(entry()) == "file"
     assert len(lines(short_folder)) == 1
+
+
+async def test_a_cancellation_is_never_swallowed(monkeypatch):
+    """Not even in the turn in which the work is done: whoever stops the caller waits for it (cpython#86296)."""
+
+    def no_thread(_):
+        raise RuntimeError("no more threads")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    cancelled = 0
+    for turns in range(6):
+        task = asyncio.create_task(_within(10, lambda: True))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if task.cancel():
+            cancelled += 1
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    assert 2 <= cancelled <= 5
