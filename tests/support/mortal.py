@@ -29,13 +29,21 @@ class MortalConnection:
 
     def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
         """As `sqlite3.Connection.execute`, while it lives."""
+        self._live_for(statement)
+        return self._connection.execute(statement, *parameters)
+
+    def executemany(self, statement: str, rows: Any) -> sqlite3.Cursor:
+        """As `sqlite3.Connection.executemany`, while it lives."""
+        self._live_for(statement)
+        return self._connection.executemany(statement, rows)
+
+    def _live_for(self, statement: str) -> None:
         if len(self.statements) == self._fatal and not self.is_dead:
             self.is_dead = True
             copy_store(self._store, self._left)
         if self.is_dead:
             raise KilledError
         self.statements.append(statement)
-        return self._connection.execute(statement, *parameters)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)

@@ -234,6 +234,8 @@ async def test_an_edited_file_removes_by_the_same_rule(folder):
                 orchestrator = await folder.client("orchestrator")
                 (letter,) = (await orchestrator.call("GET", f"{ROOT}/dead-letters")).document["dead_letters"]
                 assert letter["detail"] == "qa is no agent since version 2 of the topology"
+                answer = await (await folder.client("qa")).call("POST", POLL_PATH, {"wait": 0, "max": 1})
+                assert (answer.document["type"], answer.sealed) == ("unauthenticated", True)
 
 
 async def test_nobody_else_notices(near):
