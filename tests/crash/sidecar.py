@@ -40,6 +40,20 @@ _LIMITS = {
 }  # fmt: skip
 
 
+class _Heard(list[dict[str, Any]]):
+    """Acknowledgements as the adapter hears them: told at once, before the sidecar can know that it has."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def append(self, ack: dict[str, Any]) -> None:
+        """One more request."""
+        for delivery_id in ack["delivery_ids"]:
+            tell(self._folder, {"kind": "told", "delivery_id": delivery_id})
+        super().append(ack)
+
+
 class Scenario:
     """Calls by one seed, and the promises of their answers."""
 
@@ -52,7 +66,7 @@ class Scenario:
         self._held: list[dict[str, Any]] = []
         self.adapter = FakeAdapter({AGENT: deployment.keyring(AGENT)}, {"product": [AGENT], "@qa": []})
         self.adapter.judge = self._judge
-        self._acks_told = 0
+        self.adapter.acks = _Heard(folder)
 
     async def play(self) -> None:
         """The adapter is away and there, in turns."""
@@ -70,7 +84,6 @@ class Scenario:
 
     async def _drained(self) -> bool:
         health = await self._client.health()
-        self._tell_acks()
         return health["adapter_reachable"] and not health["outbox_depth"] and not health["deferred_acks"]
 
     async def _send(self) -> None:
@@ -91,19 +104,12 @@ class Scenario:
         if self._held:
             message = self._held.pop(0)
             answer = await self._client.call("POST", "/v1/messages/ack", {"delivery_ids": [message["delivery_id"]]})
-            self._tell_acks()
             assert answer.status == 200, answer
             envelope = message["envelope"]
             self._tell(
                 kind="deferred" if answer.document["deferred"] else "acked",
                 delivery_id=message["delivery_id"], sender=envelope["sender"], key=envelope["idempotency_key"],
             )  # fmt: skip
-
-    def _tell_acks(self) -> None:
-        """What the adapter has heard of acknowledgements since the last time."""
-        fresh, self._acks_told = self.adapter.acks[self._acks_told :], len(self.adapter.acks)
-        for delivery_id in itertools.chain.from_iterable(ack["delivery_ids"] for ack in fresh):
-            self._tell(kind="told", delivery_id=delivery_id)
 
     def _tell(self, **promise: Any) -> None:
         tell(self._folder, promise)
