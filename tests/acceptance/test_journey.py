@@ -37,6 +37,16 @@ _AGENTS_API = {
     ("GET", "/v1/dead-letters/{recipient}/{channel}/{sequence}"),
     ("POST", "/v1/dead-letters/replay"),
     ("POST", "/v1/dead-letters/resolve"),
+    ("POST", "/v1/dead-letters/replays"),
+    ("GET", "/v1/dead-letters/replays"),
+    ("GET", "/v1/dead-letters/replays/{id}"),
+    ("DELETE", "/v1/dead-letters/replays/{id}"),
+    ("GET", "/v1/scheduled"),
+    ("DELETE", "/v1/scheduled/{idempotency_key}"),
+    ("GET", "/v1/topology"),
+    ("GET", "/v1/topology/versions"),
+    ("GET", "/v1/topology/versions/{version}"),
+    ("POST", "/v1/topology/proposals"),
     ("POST", "/v1/emergency"),
     ("GET", "/health"),
     ("GET", "/metrics"),
@@ -58,6 +68,21 @@ _LINK = {
     ("GET", "/link/v1/dead-letters/{recipient}/{channel}/{sequence}"),
     ("POST", "/link/v1/dead-letters/replay"),
     ("POST", "/link/v1/dead-letters/resolve"),
+    ("POST", "/link/v1/dead-letters/replays"),
+    ("GET", "/link/v1/dead-letters/replays"),
+    ("GET", "/link/v1/dead-letters/replays/{id}"),
+    ("DELETE", "/link/v1/dead-letters/replays/{id}"),
+    ("GET", "/link/v1/scheduled"),
+    ("DELETE", "/link/v1/scheduled/{idempotency_key}"),
+    ("GET", "/link/v1/topology"),
+    ("GET", "/link/v1/topology/versions"),
+    ("GET", "/link/v1/topology/versions/{version}"),
+    ("POST", "/link/v1/topology/proposals"),
+    ("POST", "/link/v1/topology/versions/{version}/approve"),
+    ("POST", "/link/v1/topology/versions/{version}/deny"),
+    ("POST", "/link/v1/topology/versions/{version}/written"),
+    ("GET", "/link/v1/governor/inbox"),
+    ("POST", "/link/v1/governor/read"),
     ("GET", "/health"),
     ("GET", "/health/live"),
     ("GET", "/metrics"),
@@ -248,7 +273,11 @@ async def test_metrics_and_health_follow_what_happens(short_folder: Path) -> Non
             assert 'multiclaw_queue_depth{agent="qa"} 2.0' in (await link.call("GET", "/metrics")).document
 
 
-_NAMES = {"channel": "product", "task_id": "t", "recipient": "qa", "sequence": "1"}
+_UUID = "00000000-0000-4000-8000-000000000000"
+_NAMES = {
+    "channel": "product", "task_id": "t", "recipient": "qa", "sequence": "1", "version": "1", "id": _UUID,
+    "idempotency_key": _UUID,
+}  # fmt: skip
 
 
 async def test_both_surfaces_describe_all_they_serve(short_folder: Path) -> None:
