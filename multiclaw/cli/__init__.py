@@ -20,6 +20,7 @@ _VERBS: Final = {
     "scheduled": "multiclaw.cli.scheduled",
     "dead-letters": "multiclaw.cli.dead_letters",
     "topology": "multiclaw.cli.topology",
+    "governor": "multiclaw.cli.inbox",
     "adapter": "multiclaw.cli.processes",
     "sidecar": "multiclaw.cli.processes",
     "wait-ready": "multiclaw.cli.readiness",

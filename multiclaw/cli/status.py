@@ -27,6 +27,8 @@ class AdapterStatus:
     ready: bool
     reason: str | None
     sqlite_version: str | None
+    governor_unread: int | None
+    warnings: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class AgentStatus:
     ready: bool
     reason: str | None
     queue_depth: int | None
+    last_seen: str | None
     outbox_depth: int | None
     breaker: str | None
 
@@ -94,13 +97,20 @@ async def collect(config: Config) -> DeploymentStatus:
             ready=health.ready,
             reason=health.reason,
             queue_depth=queues.get(name),
+            last_seen=adapter.body.get("last_seen", {}).get(name),
             outbox_depth=health.body.get("outbox_depth"),
             breaker=health.body.get("breaker"),
         )
-    version = adapter.body.get("sqlite_version")
-    return DeploymentStatus(
-        AdapterStatus(adapter.pid, str(config.adapter_socket), adapter.ready, adapter.reason, version), agents
+    adapter_status = AdapterStatus(
+        pid=adapter.pid,
+        socket=str(config.adapter_socket),
+        ready=adapter.ready,
+        reason=adapter.reason,
+        sqlite_version=adapter.body.get("sqlite_version"),
+        governor_unread=adapter.body.get("governor_unread"),
+        warnings=adapter.body.get("warnings", []),
     )
+    return DeploymentStatus(adapter_status, agents)
 
 
 def _url(port_file: Path) -> str | None:
@@ -131,6 +141,11 @@ def _print(found: DeploymentStatus, config: Path, *, by_systemd: bool) -> None:
     for name, process in processes.items():
         if not process.ready:
             console.print(f"{name} is not ready: {process.reason}", markup=False)
+    for warning in found.adapter.warnings:
+        console.print(warning, markup=False)
+    if found.adapter.governor_unread:
+        words = f"{found.adapter.governor_unread} unread for a human: multiclaw governor inbox --config {config}"
+        console.print(words, markup=False)
     if not found.ready:
         mend = "systemctl status 'multiclaw*'" if by_systemd else f"multiclaw up --config {config}"
         console.print(f"next: {mend}", markup=False)

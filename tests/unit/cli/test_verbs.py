@@ -26,6 +26,8 @@ def test_status_of_what_is_down_has_the_whole_shape(monkeypatch, deployment):
         "ready": False,
         "reason": f"nothing answers at {folder}/run/adapter.sock",
         "sqlite_version": None,
+        "governor_unread": None,
+        "warnings": [],
     }
     assert list(document["agents"]) == ["pm", "qa"]
     assert document["agents"]["qa"] == {
@@ -36,6 +38,7 @@ def test_status_of_what_is_down_has_the_whole_shape(monkeypatch, deployment):
         "ready": False,
         "reason": f"nothing answers at {folder}/run/sidecar-qa.sock",
         "queue_depth": None,
+        "last_seen": None,
         "outbox_depth": None,
         "breaker": None,
     }
