@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.database import open_database
 from shared.problems import Problem
 from tests.integration.sidecar.harness import Deployment, fresh_key, key, message, until, until_health
 
@@ -193,6 +194,14 @@ async def test_poison_in_the_outbox_is_set_aside(deployment: Deployment) -> None
         assert deployment.fake.order("product") == [1, 2, 3, 4, 5]
 
 
+async def make_older(path: Path, days: int, below: int) -> None:
+    """Entries of an outbox that nobody has open, as if they had waited longer; written as a sidecar writes."""
+    database = await open_database(path, "")
+    aged = "UPDATE outbox SET queued_at_us = queued_at_us - ? * 86400000000 WHERE id < ?"
+    await database.run(lambda connection: connection.execute(aged, (days, below)))
+    await database.close()
+
+
 async def test_what_waited_too_long_is_set_aside(short_folder: Path) -> None:
     """The adapter may have forgotten its key by then, and says so: it might arrive twice. The rest follows."""
     deployment = Deployment(short_folder, outbox_days_max=1)
@@ -200,8 +209,7 @@ async def test_what_waited_too_long_is_set_aside(short_folder: Path) -> None:
     async with deployment.sidecar() as client:
         for number in range(3):
             await client.send(payload=number)
-    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("UPDATE outbox SET queued_at_us = queued_at_us - 86400000000 WHERE id < 3")
+    await make_older(database, days=1, below=3)
     deployment.fake.forgotten_us = time.time_ns() // 1_000 - 12 * 3_600_000_000
     async with deployment.sidecar() as client, deployment.adapter():
         await until_health(client, outbox_depth=0, outbox_dead=2)
@@ -218,8 +226,7 @@ async def test_what_only_seems_old_is_sent(short_folder: Path) -> None:
     database = deployment.config.sidecar_state("pm") / "sidecar.db"
     async with deployment.sidecar() as client:
         await client.send(payload=0)
-    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("UPDATE outbox SET queued_at_us = queued_at_us - 40 * 86400000000")
+    await make_older(database, days=40, below=9)
     deployment.fake.forgotten_us = time.time_ns() // 1_000 - 70 * 86_400_000_000
     async with deployment.sidecar() as client, deployment.adapter():
         await until_health(client, outbox_depth=0, outbox_dead=0)
