@@ -33,6 +33,11 @@ contracts = "contracts"
 # How fast one agent may send, by class of contract; what is more waits in its sidecar. The defaults: per_second = 200
 # and burst = 500 in [rates.normal], 50 and 250 in [rates.critical], 100 and 500 in [rates.progress].
 
+# When a human is told (`multiclaw governor inbox`): of the same alarm repeats = 10 times in window_seconds = 3600, of
+# an agent that has not polled for absence_governor_seconds = 600. It can be told by a command = ["..."] and by a
+# webhook = "https://...", too.
+[escalation]
+
 # One table per agent. Its role, `orchestrator`, `pm` or `execution`, decides which contracts it may send. `port` is
 # that of its sidecar on 127.0.0.1; 0, the default, lets the kernel choose, and `multiclaw status` tells which it is.
 """
