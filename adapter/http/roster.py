@@ -49,5 +49,8 @@ class Roster:
                 self.keyrings[agent] = load_keyring(self._folder, agent)
             except KeyFault as fault:
                 path = key_path(self._folder, agent)
-                detail = f"Nothing was approved: {agent!r} needs a key at {path}. multiclaw topology approve makes it."
+                detail = (
+                    f"Nothing was approved: {agent!r} needs a key at {path}. multiclaw topology approve makes it. "
+                    "systemd loads keys at a start: add the agent to the file there, then: multiclaw install-units"
+                )
                 raise Problem("key-missing", detail) from fault
