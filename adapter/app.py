@@ -29,12 +29,14 @@ from adapter.store.engine import Store
 from shared.clock import Clock
 from shared.config import Config, check_socket_path
 from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
-from shared.journal import Journal
+from shared.journal import Entry, Journal
+from shared.journal_events import STORE_DAMAGED
 from shared.keys import KeyMissing, Keyring, load_keyring
 from shared.lifecycle import serving
 from shared.names import GOVERNOR
 from shared.service_manager import announced, passed_listener
 from shared.sockets import unix_door
+from shared.times import MICROSECONDS
 from shared.web.routes import SIGNATURE
 from shared.web.service import Service
 
@@ -55,6 +57,8 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         limits = config.limits
         store = Store(config.adapter_store, config.membership, policy_of(config), clock, limits.store_probe_seconds)
         store.on_topology = roster.adopt
+        journal = Journal("multiclaw-adapter", config.adapter_state, clock)
+        store.on_damage = lambda why: journal.record(Entry(STORE_DAMAGED, why, "store"))
         broker = Broker(store, clock)
         await store.start()
         stack.push_async_callback(store.close)
@@ -63,7 +67,6 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         dead_letters = DeadLetters(broker, store, roster, clock)
         replays, browse = Replays(broker, store, roster), Browse(store, roster, registry)
         topology = TopologyVersions(broker, store, roster)
-        journal = Journal("multiclaw-adapter", config.adapter_state, clock)
         notifier = Notifier(broker, store, ways_of(config.escalation, journal))
         health = Health(store, lambda: [*warnings, *notifier.troubles])
         scheduled = Scheduled(broker, store, roster)
@@ -78,6 +81,8 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         site = web.SockSite(runner, listener, backlog=1024)
         await site.start()
         stack.push_async_callback(site.stop)
+        scan_us = int(config.integrity.full_scan_hours * 3_600 * MICROSECONDS)
+        await stack.enter_async_context(store.integrity.watching(scan_us, store.committed))
         _log.info("ready: at %s", config.adapter_socket)
         await stack.enter_async_context(announced(health.standing))
         yield

@@ -168,6 +168,12 @@ recipient's queue of 500, so that neither a loop nor a full outbox that drains p
 are never pushed out, so they get half of it. Only a deployment's own contracts need classes beyond these."""
 
 
+class Integrity(Section):
+    """How often every page of the adapter's store is read and verified in the background."""
+
+    full_scan_hours: Annotated[float, Field(gt=0, le=720)] = 24.0
+
+
 def _check_name(name: str) -> None:
     if not is_name(name):
         raise ValueError(f"{name!r} is not a name: use 1 to 63 of a-z, 0-9 and '-'")
@@ -206,6 +212,7 @@ class Config(Membership):
     retention: Retention = Retention()
     rates: dict[str, Rate] = Field(default_factory=dict)
     escalation: Escalation = Escalation()
+    integrity: Integrity = Integrity()
 
     @model_validator(mode="after")
     def _rates(self) -> Self:
@@ -356,6 +363,7 @@ def _keys_beside(where: tuple[str | int, ...]) -> list[str]:
         "retention": ChannelRetention if len(where) > 2 else Retention,
         "rates": Rate,
         "escalation": Escalation,
+        "integrity": Integrity,
         "agents": Agent,
         "channels": Channel,
     }

@@ -68,6 +68,14 @@ DISK_TROUBLE: Final = JournalEvent(
     "Until it can, sends are refused. The details hold the error of the operating system.\n\n"
     "Free space, or mend the file system: it recovers by itself.",
 )
+STORE_DAMAGED: Final = JournalEvent(
+    "store-damaged",
+    "967ba559b16a456bb4305675d7ebaab0",
+    "The adapter's store is damaged",
+    "The adapter serves nothing until it is mended; sends wait in the sidecars' outboxes. The message names the file\n"
+    "and what is wrong with it; no byte of it was changed.\n\n"
+    "Look at the disk and the memory of this host, and keep the folder of the store as it is.",
+)
 CLEARED: Final = JournalEvent(
     "cleared",
     "b602cf03444848fdafcec2ae8a1254b4",
@@ -100,6 +108,7 @@ EVENTS: Final = (
     CLEARED,
     GOVERNOR_ESCALATION,
     START_LIMIT_HIT,
+    STORE_DAMAGED,
 )
 
 

@@ -96,6 +96,11 @@ class Exchange:
         """Who the members are after the last group; that of the next one decides anew."""
         return self._books.topology
 
+    @property
+    def last_message_id(self) -> int:
+        """The newest message that was ever numbered."""
+        return self._books.places.last_message_id
+
     def letters(self) -> int:
         """How many messages were ever sent to the Human Governor."""
         return self._books.places.last(_INBOX)

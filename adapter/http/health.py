@@ -7,6 +7,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from adapter.store.engine import Store
+from adapter.store.integrity import ScanFigures
 from shared.database import SQLITE_VERDICT, SQLITE_VERSION
 from shared.names import GOVERNOR
 from shared.service_manager import Standing
@@ -31,6 +32,14 @@ class Health:
         self._pruned_at = Gauge(
             "multiclaw_retention_last_pass_seconds", "When retention last looked at everything", registry=self._registry
         )
+        self._scanned_at = Gauge(
+            "multiclaw_integrity_last_scan_seconds",
+            "When the last scan of all pages of the store ended, without a fault",
+            registry=self._registry,
+        )
+        self._scan_progress = Gauge(
+            "multiclaw_integrity_scan_ratio", "How much of the scan under way is done", registry=self._registry
+        )
         self._clock_doubted = Gauge(
             "multiclaw_clock_doubted",
             "1 while the wall clock has jumped: what it skipped makes no message older",
@@ -48,6 +57,7 @@ class Health:
             "sqlite_version": SQLITE_VERSION,
             "sqlite_verdict": str(SQLITE_VERDICT),
             "page_checksums": self._store.page_checksums,
+            "integrity": _integrity(self._store.integrity.figures()),
             "queues": queues,
             "last_seen": {agent: _moment(seen.get(agent)) for agent in queues},
             "governor_unread": unread,
@@ -74,8 +84,20 @@ class Health:
         pruning = self._store.pruning()
         self._pruned.set(pruning.messages)
         self._pruned_at.set(pruning.last_pass_us / MICROSECONDS)
+        scan = self._store.integrity.figures()
+        self._scanned_at.set((scan.position.finished_at_us or 0) / MICROSECONDS)
+        self._scan_progress.set(scan.progress)
         self._clock_doubted.set(pruning.clock_doubted)
         return Answer(200, generate_latest(self._registry), METRICS_TYPE)
+
+
+def _integrity(scan: ScanFigures) -> dict[str, Any]:
+    return {
+        "scan": scan.state,
+        "last_full_scan": _moment(scan.position.finished_at_us),
+        "progress": round(scan.progress, 4),
+        "pages": scan.pages,
+    }
 
 
 def _moment(at_us: int | None) -> str | None:

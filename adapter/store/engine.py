@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -24,9 +24,11 @@ from adapter.core.membership import FileState
 from adapter.core.policy import Now, Policy
 from adapter.core.pruning import PruningFigures
 from adapter.core.routing import Topology
+from adapter.store.integrity import Integrity
 from adapter.store.names import Names
 from adapter.store.pulse import Pulse, is_at_risk
 from adapter.store.queries import SCHEMA, SQL
+from adapter.store.startup import check_live_part
 from adapter.store.transaction import SqliteTransaction, load_snapshot
 from shared.clock import Clock
 from shared.config import Membership
@@ -57,6 +59,10 @@ T = TypeVar("T")
 
 def _nothing(*_: object) -> None:
     """Before anybody listens."""
+
+
+async def _told_nobody(_: str) -> None:
+    """Before anybody is told of damage."""
 
 
 def _on_snapshot(connection: sqlite3.Connection, names: Names, unit: Callable[[sqlite3.Connection, Names], T]) -> T:
@@ -95,9 +101,9 @@ class Committed:
 class Store:
     """The store of one adapter. `fault` says why it is not ready, or is None.
 
-    `on_fault` is called when it stops being ready, and `on_open` each time it is again. `on_topology` is told who the
-    members are, and who ever was one, at each opening and after each commit that has changed them: what is
-    committed, and nothing else.
+    `on_fault` is called when it stops being ready, and `on_open` each time it is again. `on_damage` is told what proves
+    that it is damaged. `on_topology` is told who the members are, and who ever was one, at each opening and after each
+    commit that has changed them: what is committed, and nothing else.
     """
 
     def __init__(
@@ -123,6 +129,7 @@ class Store:
         self._probe_begun_us = 0
         self.on_fault: Callable[[], None] = _nothing
         self.on_open: Callable[[], None] = _nothing
+        self.on_damage: Callable[[str], Awaitable[object]] = _told_nobody
         self.on_topology: Callable[[Topology, Iterable[str]], None] = _nothing
         self._writer: Database | None = None
         self._reader: Database | None = None
@@ -132,6 +139,9 @@ class Store:
         self._closing = asyncio.Event()
         self.fault: str | None = "the store is not open yet"
         self._damaged = False
+        self._last_message_id = 0  # of what is committed
+        self.integrity = Integrity(path, clock)
+        self.integrity.on_damage = self._distrust
 
     async def start(self) -> None:
         """Open, now or as soon as it can be: until then the process answers, is not ready, and says why."""
@@ -143,6 +153,7 @@ class Store:
 
     async def open(self) -> None:
         """Open, bring the live deliveries into memory, and prove that writing works; raises what SQLite raises."""
+        self.integrity.opening()
         self._writer = await open_database(self._path, SCHEMA, BUSY_STORE)
         exchange, self._names = await self._writer.run(self._load)
         self._exchange, self._file = exchange, None
@@ -151,6 +162,7 @@ class Store:
         else:
             _log.warning("single-connection: SQLite is %s", self._library)
             self._reader = self._writer
+        self.integrity.opened()
         self._pulse.opened(self._clock.steady_us())
         self._tell(exchange.topology)
         self.fault = None
@@ -190,6 +202,8 @@ class Store:
             await asyncio.wait({self._probe})
         if self._reopening is not None:
             await self._reopening  # to its end: a connection abandoned half open keeps the process alive
+        if self.fault is None:
+            self.integrity.note(self._last_message_id)
         await self._close_connections(settle=self.fault is None)
 
     async def apply(self, commands: list[Command]) -> Committed:
@@ -226,6 +240,10 @@ class Store:
             detail = f"The store cannot be read: {error}. Retry."
             raise Problem("store-unavailable", detail, retry_after=_REOPEN_SECONDS) from error
 
+    def committed(self) -> int:
+        """The newest message that is committed."""
+        return self._last_message_id
+
     @property
     def page_checksums(self) -> str:
         """`on`, or `off: ` and why."""
@@ -250,7 +268,9 @@ class Store:
         with transaction(connection):
             names = Names.register(connection, (), ())
             connection.execute(SQL["save_proof"], (self._clock.wall_us(),))
+            check_live_part(connection)
             snapshot = load_snapshot(connection, names)
+            self.integrity.loaded(snapshot.last_message_id)
             topology = Topology.of(snapshot.applied[-1].membership, snapshot.applied[-1].version)
             exchange = Exchange(topology, snapshot, self._policy, self._now())
             if self._file is not None:
@@ -258,6 +278,7 @@ class Store:
                 _log_file_taken(exchange.apply([TakeFile(self._file)], store, self._now())[0])
                 store.flush()
                 names = store.names
+        self._last_message_id = exchange.last_message_id
         return exchange, names
 
     def _apply(self, connection: sqlite3.Connection, commands: list[Command]) -> Committed:
@@ -270,7 +291,7 @@ class Store:
             outcomes = exchange.apply(commands, store, now)
             store.flush()
         self._pulse.worked(now.steady_us, wrote=connection.total_changes > changes)
-        self._names = store.names
+        self._names, self._last_message_id = store.names, exchange.last_message_id
         due_us = exchange.next_due_us()
         return Committed(outcomes, exchange.handed_over, due_us, exchange.topology, exchange.letters())
 
@@ -308,6 +329,11 @@ class Store:
             mend = self._give_up(error) if self._damaged else self._reopen()
             self._reopening = asyncio.get_running_loop().create_task(mend)
 
+    def _distrust(self, error: Exception) -> None:
+        """Somebody else has proof."""
+        if self.fault is None:
+            self._fail(error)
+
     def _note(self, error: Exception) -> None:
         self._damaged = is_damage(error)
         self.fault = f"{'damaged' if self._damaged else type(error).__name__}: {error}"
@@ -333,6 +359,7 @@ class Store:
         await self._close_connections()
         self.fault = f"damaged: {await asyncio.to_thread(describe_damage, self._path, error)}"
         _log.critical("store-damaged: %s", self.fault)
+        await self.on_damage(self.fault)
 
     async def _close_connections(self, *, settle: bool = False) -> None:
         if settle and self._writer is not None:
@@ -346,3 +373,4 @@ class Store:
                 with contextlib.suppress(Exception):
                     await connection.close()
         self._reader = self._writer = None
+        self.integrity.closed()

@@ -23,6 +23,17 @@ INSERT INTO proofs (id, proven_at_us) VALUES (1, ?) ON CONFLICT (id) DO UPDATE S
 UPDATE channels SET last_sequence = new.column2, last_message_id = new.column3
 FROM (VALUES {rows}) AS new WHERE channels.id = new.column1
 
+-- name: newest_message_id
+SELECT max(id) FROM messages
+
+-- name: newest_sequences
+SELECT c.name, c.last_sequence, (SELECT max(m.sequence) FROM messages AS m WHERE m.channel_id = c.id)
+FROM channels AS c
+
+-- name: orphaned_deliveries
+SELECT DISTINCT d.message_id FROM deliveries AS d INDEXED BY deliveries_live
+WHERE d.state < 2 AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.id = d.message_id) LIMIT ?
+
 -- name: last_accepted_at
 SELECT accepted_at_us FROM messages ORDER BY id DESC LIMIT 1
 

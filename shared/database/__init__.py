@@ -7,6 +7,7 @@ from shared.database.examination import describe_damage
 from shared.database.library import SQLITE_VERDICT, SQLITE_VERSION, SqliteError
 from shared.database.lock import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.database.opening import BUSY_STORE, QUIET_STORE, Tuning, open_database, open_reader
+from shared.database.page_file import PageFile
 from shared.database.space import give_back, read_space
 from shared.database.verdict import Verdict, verdict
 
@@ -18,6 +19,7 @@ __all__ = [
     "SQLITE_VERSION",
     "Damage",
     "Database",
+    "PageFile",
     "SqliteError",
     "StoreLock",
     "Tuning",

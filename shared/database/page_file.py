@@ -1,0 +1,71 @@
+"""The pages of a store as they stand in its file, each verified by its checksum, beside whoever has it open."""
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from shared.database.checksums import RESERVED_BYTES, library_checksums
+from shared.database.header import HEADER_BYTES, parse_header
+from shared.database.library import LIBRARY
+
+_READS: Final = 4
+_PAUSE_SECONDS: Final = 0.25
+"""A page that a checkpoint is just writing may be read half old and half new: only one that is wrong each time, over
+the better part of a second, is wrong."""
+
+
+class PageFile:
+    """One descriptor of the file, and the library's own function that verifies a page.
+
+    In a process that has the store open by SQLite, it must be closed after the last connection: closing it drops the
+    process's locks on the file (fcntl(2), "Record locks").
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises `OSError`."""
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._lock = threading.Lock()
+        header = parse_header(os.pread(self._descriptor, HEADER_BYTES, 0))
+        library = library_checksums()
+        self.checksums = "on" if library == "on" else library
+        if header is None or header.reserved_bytes != RESERVED_BYTES:
+            self.checksums = "off: the store was made without them"
+        self._page_bytes = header.page_bytes if header else 1
+        self._memory = LIBRARY.connect(":memory:", check_same_thread=False)
+
+    @property
+    def pages(self) -> int:
+        """How many there are now."""
+        return os.fstat(self._descriptor).st_size // self._page_bytes
+
+    def wrong_pages(self, first: int, count: int) -> list[int]:
+        """Numbers of those whose checksum is wrong, of `count` from `first` on. Raises `OSError`; blocks."""
+        with self._lock:
+            if self._descriptor < 0:
+                return []
+            wrong = self._verify(range(first, first + count))
+            for _ in range(_READS - 1):
+                if wrong:
+                    time.sleep(_PAUSE_SECONDS)
+                    wrong = self._verify(wrong)
+            return wrong
+
+    def _verify(self, numbers: "range | list[int]") -> list[int]:
+        wrong = []
+        for number in numbers:
+            page = os.pread(self._descriptor, self._page_bytes, (number - 1) * self._page_bytes)
+            if len(page) < self._page_bytes:
+                break
+            if self._memory.execute("SELECT verify_checksum(?)", (page,)).fetchone()[0] == 0:
+                wrong.append(number)
+        return wrong
+
+    def close(self) -> None:
+        """Let the file go, after a slice that is being read."""
+        with self._lock:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+                self._memory.close()
