@@ -104,7 +104,7 @@ class _Sidecar:
         counters = Counters()
         self._store = store
         self._clock = clock
-        self._breaker = LinkBreaker(limits.breaker_failures)
+        self._breaker = LinkBreaker(limits.breaker_failures, clock)
         self._link = Link(config.adapter_socket, keyring, clock, self._breaker, counters, limits.link_timeout_seconds)
         self._outbox = Outbox(store, clock, limits.outbox_max, limits.outbox_days_max)
         self._deferred = DeferredAcks(store)
@@ -115,7 +115,12 @@ class _Sidecar:
         acknowledger = Acknowledger(self._link, store, self._seen, self._deferred, clock, counters)
         self._receiver = Receiver(self._link, store, self._seen, acknowledger, counters)
         self._poller = HealthPoller(
-            self._link, self._breaker, config.adapter_socket, limits, on_ready=self._recovery.start
+            self._link,
+            self._breaker,
+            config.adapter_socket,
+            limits,
+            place=(list(config.agents).index(agent) + 0.5) / len(config.agents),
+            on_ready=self._recovery.start,
         )
         state = State(agent, store, self._outbox, self._deferred, self._breaker, self._poller, counters)
         table = routes(

@@ -6,25 +6,49 @@ called through it while it is open: the health poller decides when to probe, and
 
     closed ── failures_max in a row ──► open ── probe begins ──► half-open ── success ──► closed
                                           ▲──────────── failure ─────┘
+
+What a request came to counts only while the breaker is still in the period in which the request began: an answer that
+is late by a whole outage neither closes the breaker nor opens it again.
 """
 
 import contextlib
-from typing import Literal, cast
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
 
 import pybreaker
 
-State = Literal["closed", "open", "half-open"]
+from shared.clock import Clock
+from shared.times import MICROSECONDS
+from sidecar.core.breaker_record import BreakerRecord, State
+
+_log = logging.getLogger(__name__)
 
 
 class _LinkFailure(Exception):  # noqa: N818 - never leaves this module
     """What pybreaker is told of a failure."""
 
 
-class LinkBreaker:
-    """Closed: the link is used. Otherwise nothing but the health probe touches the adapter."""
+class Probe:
+    """One health probe; it has failed unless somebody says that the adapter was ready."""
 
-    def __init__(self, failures_max: int) -> None:
-        self._breaker = pybreaker.CircuitBreaker(fail_max=failures_max, name="link")
+    ready = False
+
+
+class LinkBreaker:
+    """Closed: the link is used. Otherwise nothing but the health probe touches the adapter.
+
+    `period` is another number after each transition.
+    """
+
+    def __init__(self, failures_max: int, clock: Clock) -> None:
+        self._clock = clock
+        self._breaker = pybreaker.CircuitBreaker(
+            fail_max=failures_max, name="link", listeners=[_Listener(self._entered)]
+        )
+        self._probing = False
+        self._record = BreakerRecord(clock.steady_us())
+        self.period = 0
 
     @property
     def state(self) -> State:
@@ -36,23 +60,75 @@ class LinkBreaker:
         """Whether requests may go out."""
         return self._breaker.current_state == pybreaker.STATE_CLOSED
 
-    def probe(self) -> None:
-        """A health probe begins; its result must be told by `succeeded` or `failed`."""
+    @contextlib.contextmanager
+    def probe(self) -> Iterator[Probe]:
+        """A health probe, until the block ends, in whatever way. There is one at a time; raises `RuntimeError` else."""
+        if self._probing:
+            raise RuntimeError("a probe is under way")
+        probe, self._probing = Probe(), True
         if self.state == pybreaker.STATE_OPEN:
             self._breaker.half_open()
+        try:
+            yield probe
+        finally:
+            self._probing = False
+            if self.state != pybreaker.STATE_OPEN:  # requests may have opened it meanwhile
+                self._tell(well=probe.ready)
 
-    def succeeded(self) -> None:
-        """The adapter answered. A late answer does not close an open breaker; the probe does."""
-        if self.state == pybreaker.STATE_OPEN or (self.closed and not self._breaker.fail_counter):
-            return
-        self._breaker.call(_nothing)
+    def succeeded(self, period: int) -> None:
+        """A request that began in `period` was answered."""
+        if period == self.period and self._breaker.fail_counter and self.closed:
+            self._tell(well=True)
 
-    def failed(self) -> None:
-        """The adapter did not answer, or not believably."""
-        if self.state == pybreaker.STATE_OPEN:
-            return
+    def failed(self, period: int) -> None:
+        """A request that began in `period` was not answered, or not believably."""
+        if period == self.period and self.closed:
+            self._tell(well=False)
+
+    def not_closed_us(self) -> int:
+        """For how long it has not been closed."""
+        return self._record.not_closed_us(self._clock.steady_us())
+
+    def seconds(self) -> Mapping[str, float]:
+        """Time spent in each state."""
+        return self._record.seconds(self._clock.steady_us())
+
+    def entries(self) -> Mapping[str, float]:
+        """How often each state was entered."""
+        return self._record.entries()
+
+    def _tell(self, *, well: bool) -> None:
         with contextlib.suppress(_LinkFailure, pybreaker.CircuitBreakerError):
-            self._breaker.call(_fail)
+            self._breaker.call(_nothing if well else _fail)
+
+    def _entered(self, state: State, *, was_closed: bool) -> None:
+        now_us = self._clock.steady_us()
+        away_seconds = self._record.not_closed_us(now_us) / MICROSECONDS
+        self._record.enter(state, now_us)
+        self.period += 1
+        if state == "closed":
+            _log.info("breaker-closed: after %.1f s", away_seconds)
+        elif was_closed:
+            _log.warning("breaker-open: nothing but the health probe goes to the adapter")
+        else:  # twice with each probe: an outage of days would fill the log
+            _log.debug("breaker-%s: not closed for %.1f s", state, away_seconds)
+
+
+class _Listener(pybreaker.CircuitBreakerListener):
+    """Hears of every transition from the one that makes them."""
+
+    def __init__(self, entered: Callable[..., None]) -> None:
+        self._entered = entered
+
+    def state_change(
+        self,
+        _: pybreaker.CircuitBreaker,
+        old_state: pybreaker.CircuitBreakerState | None,
+        new_state: pybreaker.CircuitBreakerState,
+    ) -> None:
+        """Of pybreaker, which passes its arguments by position."""
+        was_closed = old_state is not None and old_state.name == pybreaker.STATE_CLOSED
+        self._entered(new_state.name, was_closed=was_closed)
 
 
 def _nothing() -> None:

@@ -1,8 +1,10 @@
 """Health polling: the only thing that touches the adapter while the breaker is open, and what starts recovery.
 
 While the link is well a probe goes out every `health_poll_seconds`, give or take half, so that sidecars do not probe in
-step. While the breaker is open, pauses double up to a cap, with full jitter; a success resets them. A new socket file
-tells without touching the adapter that it was started again, and cuts a pause short.
+step. While the breaker is open, pauses double up to a cap, with full jitter. Two probes in a row that succeed reset
+them: the one that closes the breaker, and the next, which finds it closed still. So an adapter whose health is well and
+whose answers are not is asked less and less often. While the adapter is away, a new socket file tells without touching
+it that it was started again, and cuts a pause short; while it is there, nothing is looked at between probes.
 """
 
 import asyncio
@@ -20,19 +22,31 @@ from sidecar.link import Link
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.1
-"""How often the socket file is looked at during a pause; one `stat` costs a microsecond."""
+"""How often the socket file is looked at while the adapter is away; one `stat` costs a microsecond."""
 
 
 class HealthPoller:
-    """`reachable` is what the last probe found."""
+    """`reachable` is what the last probe found.
+
+    `place` in [0, 1) is this sidecar's own among all of the deployment: by it the first probes after a start of the
+    adapter, which all sidecars see at once, are apart for certain, where chance would put some of a few together.
+    """
 
     def __init__(
-        self, link: Link, breaker: LinkBreaker, socket_path: Path, limits: Limits, on_ready: Callable[[], None]
+        self,
+        link: Link,
+        breaker: LinkBreaker,
+        socket_path: Path,
+        limits: Limits,
+        *,
+        place: float,
+        on_ready: Callable[[], None],
     ) -> None:
         self._link = link
         self._breaker = breaker
         self._socket_path = socket_path
         self._limits = limits
+        self._place = place
         self._on_ready = on_ready
         self._open_pauses = self._new_pauses()
         self._probed_socket: tuple[int, int] | None = None
@@ -50,27 +64,36 @@ class HealthPoller:
             await self._pause()
 
     async def _probe(self) -> None:
-        self._breaker.probe()
+        was_reachable, was_closed = self.reachable, self._breaker.closed
         self._probed_socket = _identity(self._socket_path)
-        was_reachable, self.reachable = self.reachable, await self._link.is_ready()
-        if self.reachable:
-            self._breaker.succeeded()
-            self._open_pauses = self._new_pauses()
-            self._on_ready()
-        else:
-            self._breaker.failed()
+        with self._breaker.probe() as probe:
+            probe.ready = self.reachable = await self._is_ready()
         if was_reachable != self.reachable:
             _log.info("adapter-%s: breaker %s", "ready" if self.reachable else "away", self._breaker.state)
+        if self.reachable and was_closed:
+            self._open_pauses = self._new_pauses()
+        if self.reachable:
+            self._on_ready()
+
+    async def _is_ready(self) -> bool:
+        try:
+            return await self._link.is_ready()
+        except Exception:  # whatever it was, the next probe comes
+            _log.exception("probe-failed")
+            return False
 
     async def _pause(self) -> None:
         loop = asyncio.get_running_loop()
         due = loop.time() + self._pause_seconds()
+        if self.reachable:
+            await asyncio.sleep(due - loop.time())
+            return
         hastened = False
         while (left := due - loop.time()) > 0:
             await asyncio.sleep(min(left, _LOOK_SECONDS))
-            if not hastened and not self.reachable and _identity(self._socket_path) != self._probed_socket:
+            if not hastened and _identity(self._socket_path) != self._probed_socket:
                 hastened = True
-                due = min(due, loop.time() + backoff.full_jitter(self._limits.health_poll_seconds))
+                due = min(due, loop.time() + self._place * self._limits.health_poll_seconds)
 
     def _pause_seconds(self) -> float:
         if self._breaker.closed:

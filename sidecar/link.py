@@ -90,13 +90,14 @@ class Link:
         """
         if not self._breaker.closed:
             return LinkAnswer(Verdict.UNREACHABLE)
+        period = self._breaker.period
         self._counters.link_requests += 1
         answer = await self._exchange(method, target, body, self._timeout_seconds + wait_seconds, give_up)
         if answer.verdict not in LINK_FAILURES:
-            self._breaker.succeeded()
+            self._breaker.succeeded(period)
         elif give_up is None or not give_up.done():
             self._counters.link_failures += 1
-            self._breaker.failed()
+            self._breaker.failed(period)
         return answer
 
     async def is_ready(self) -> bool:

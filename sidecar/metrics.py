@@ -11,18 +11,31 @@ from sidecar.counters import Counters
 _PREFIX = "multiclaw_sidecar_"
 
 
-def render(agent: str, counters: Counters, gauges: Mapping[str, tuple[str, float]]) -> bytes:
-    """All counters, and `gauges` as name → (help, value), each labelled with the agent."""
+def render(
+    agent: str,
+    counters: Counters,
+    gauges: Mapping[str, tuple[str, float]],
+    by_state: Mapping[str, tuple[str, Mapping[str, float]]],
+) -> bytes:
+    """All counters, `gauges` as name → (help, value), and counters `by_state` as name → (help, state → value), each
+    labelled with the agent."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Snapshot(agent, counters, gauges))
+    registry.register(_Snapshot(agent, counters, gauges, by_state))
     return generate_latest(registry)
 
 
 class _Snapshot:
-    def __init__(self, agent: str, counters: Counters, gauges: Mapping[str, tuple[str, float]]) -> None:
+    def __init__(
+        self,
+        agent: str,
+        counters: Counters,
+        gauges: Mapping[str, tuple[str, float]],
+        by_state: Mapping[str, tuple[str, Mapping[str, float]]],
+    ) -> None:
         self._agent = agent
         self._counters = counters
         self._gauges = gauges
+        self._by_state = by_state
 
     def collect(self) -> Iterator[Metric]:
         """The families of one scrape."""
@@ -34,3 +47,8 @@ class _Snapshot:
             gauge = GaugeMetricFamily(_PREFIX + name, text, labels=["agent"])
             gauge.add_metric([self._agent], value)
             yield gauge
+        for name, (text, values) in self._by_state.items():
+            counter = CounterMetricFamily(_PREFIX + name, text, labels=["agent", "state"])
+            for state, value in values.items():
+                counter.add_metric([self._agent, state], value)
+            yield counter

@@ -1,6 +1,7 @@
 """How the sidecar is: health and metrics."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from shared.database import SQLITE_VERDICT, SQLITE_VERSION
@@ -45,7 +46,7 @@ class State:
         """Counters and gauges."""
         from sidecar.metrics import render  # noqa: PLC0415 - a tenth of start-up, and many never scrape
 
-        body = render(self._agent, self._counters, self._gauges())
+        body = render(self._agent, self._counters, self._gauges(), self._by_state())
         return Answer(200, body, METRICS_TYPE)
 
     def _health(self) -> dict[str, Any]:
@@ -72,4 +73,10 @@ class State:
             "outbox_depth": ("Sends that wait for the adapter.", self._outbox.depth),
             "outbox_dead": ("Queued sends that the adapter refused for good.", self._outbox.dead),
             "deferred_acks": ("Acknowledgements that wait for the adapter.", self._deferred.depth),
+        }
+
+    def _by_state(self) -> dict[str, tuple[str, Mapping[str, float]]]:
+        return {
+            "breaker_entries": ("How often the breaker entered a state.", self._breaker.entries()),
+            "breaker_seconds": ("Time that the breaker spent in a state.", self._breaker.seconds()),
         }

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,7 @@ class FakeAdapter:
     answer: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda _: None
     before_submit: Callable[[], Problem | None] = lambda: None
     before_hand_over: Callable[[], None] = lambda: None
+    before_view: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     clock: Clock = field(default_factory=Clock)
@@ -255,4 +256,5 @@ class FakeAdapter:
         return json_answer(200, {"messages": [], "next": None, "forgotten_before": iso(self.forgotten_us)})
 
     async def _echo(self, call: Call) -> Answer:
+        await self.before_view()
         return json_answer(200, {"path": dict(call.path), "query": dict(call.request.query)})
