@@ -27,11 +27,11 @@ from adapter.core.routing import Topology
 from adapter.store.integrity import Integrity
 from adapter.store.names import Names
 from adapter.store.pulse import Pulse, is_at_risk
-from adapter.store.queries import SCHEMA, SQL
+from adapter.store.queries import MIGRATIONS, SCHEMA, SQL
 from adapter.store.startup import check_live_part
 from adapter.store.transaction import SqliteTransaction, load_snapshot
 from shared.clock import Clock
-from shared.config import Membership
+from shared.config import ConfigurationFault, Membership
 from shared.database import (
     BUSY_STORE,
     SQLITE_VERDICT,
@@ -144,9 +144,15 @@ class Store:
         self.integrity.on_damage = self._distrust
 
     async def start(self) -> None:
-        """Open, now or as soon as it can be: until then the process answers, is not ready, and says why."""
+        """Open, now or as soon as it can be: until then the process answers, is not ready, and says why.
+
+        Raises `ConfigurationFault` for what trying again would not mend, as a store that is newer than the program.
+        """
         try:
             await self.open()
+        except ConfigurationFault:
+            await self._close_connections()
+            raise
         except Exception as error:
             _log.exception("open-failed")
             self._fail(error)
@@ -154,7 +160,7 @@ class Store:
     async def open(self) -> None:
         """Open, bring the live deliveries into memory, and prove that writing works; raises what SQLite raises."""
         self.integrity.opening()
-        self._writer = await open_database(self._path, SCHEMA, BUSY_STORE)
+        self._writer = await open_database(self._path, SCHEMA, BUSY_STORE, MIGRATIONS)
         exchange, self._names = await self._writer.run(self._load)
         self._exchange, self._file = exchange, None
         if self._library.safe:

@@ -3,6 +3,8 @@
 from importlib.resources import files
 from typing import Final
 
+from shared.database import load_migrations
+
 _MARK: Final = "\n-- name: "
 
 
@@ -16,3 +18,4 @@ def _load(text: str) -> dict[str, str]:
 
 SCHEMA: Final = files("adapter.store").joinpath("schema.sql").read_text(encoding="utf-8")
 SQL: Final = _load(files("adapter.store").joinpath("queries.sql").read_text(encoding="utf-8"))
+MIGRATIONS: Final = load_migrations("adapter.store")

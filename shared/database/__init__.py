@@ -1,11 +1,13 @@
 """The one place that opens databases: which SQLite, how a store is opened, and who may hold it."""
 
+from shared.database.backup import verify_backup, write_backup
 from shared.database.checksums import library_checksums
 from shared.database.connection import Database, transaction
 from shared.database.damage import Damage, is_damage
 from shared.database.examination import describe_damage
 from shared.database.library import SQLITE_VERDICT, SQLITE_VERSION, SqliteError
 from shared.database.lock import LOCK_PATIENCE_SECONDS, StoreLock
+from shared.database.migrations import Migration, load_migrations
 from shared.database.opening import BUSY_STORE, QUIET_STORE, Tuning, open_database, open_reader
 from shared.database.page_file import PageFile
 from shared.database.space import give_back, read_space
@@ -19,6 +21,7 @@ __all__ = [
     "SQLITE_VERSION",
     "Damage",
     "Database",
+    "Migration",
     "PageFile",
     "SqliteError",
     "StoreLock",
@@ -28,9 +31,12 @@ __all__ = [
     "give_back",
     "is_damage",
     "library_checksums",
+    "load_migrations",
     "open_database",
     "open_reader",
     "read_space",
     "transaction",
     "verdict",
+    "verify_backup",
+    "write_backup",
 ]

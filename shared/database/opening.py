@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from shared.database.connection import Database
 from shared.database.damage import Damage
 from shared.database.library import LIBRARY
 from shared.database.log_mark import CAN_MARK, LogMark
+from shared.database.migrations import Migration, is_empty, migrate, plan, version_of
 
 _PAGE_BYTES: Final = 8192  # three rows of the mean 2 KB share a page; at 4,096 each row takes a page of its own
 _FRAME_BYTES: Final = _PAGE_BYTES + 24  # a page in the log has a header (https://sqlite.org/fileformat2.html, 4.1)
@@ -42,8 +43,11 @@ QUIET_STORE: Final = Tuning(wal_bytes=2 * 1024 * 1024, cache_bytes=2 * 1024 * 10
 """For a sidecar, of which there are as many as agents, and whose store is idle while the adapter is there."""
 
 
-async def open_database(path: Path, schema: str, tuning: Tuning = QUIET_STORE) -> Database:
-    """The database at `path`, made if absent, with `schema` applied, for the one connection that writes.
+async def open_database(
+    path: Path, schema: str, tuning: Tuning = QUIET_STORE, migrations: Sequence[Migration] = ()
+) -> Database:
+    """The database at `path`, made if absent or brought to the version of `migrations`, with `schema` applied, for the
+    one connection that writes.
 
     The files are private from birth. Raises `Damage` where commits are missing or pages go unchecked, what SQLite
     raises, and `ConfigurationFault`; a file that was there is then as it was.
@@ -59,11 +63,12 @@ async def open_database(path: Path, schema: str, tuning: Tuning = QUIET_STORE) -
         if lost is not None:
             raise Damage(lost)
         _judge(connection, library)
+        plan(version_of(connection), migrations, is_new=is_empty(connection))  # refuses before anything is written
         _make(connection, tuning)
         database.page_checksums = _judge(connection, library)
         if database.page_checksums == "on" and application_id == 0:
             _ask(connection, f"application_id={APPLICATION_ID}")
-        connection.executescript(schema)
+        migrate(connection, path, schema, migrations)
         _write_log_ahead(path.with_name(path.name + "-wal"), tuning.wal_bytes)
         database.mark = mark
         return connection

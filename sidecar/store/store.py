@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from shared.config import ConfigurationFault
-from shared.database import Database, SqliteError, describe_damage, is_damage, open_database, transaction
+from shared.database import (
+    Database,
+    SqliteError,
+    describe_damage,
+    is_damage,
+    load_migrations,
+    open_database,
+    transaction,
+)
 from shared.group_commit import GroupCommit
 from shared.problems import Problem
 from shared.service_manager import Standing
@@ -125,7 +133,7 @@ async def open_store(path: Path) -> AsyncIterator[Store]:
     """
     schema = resources.files("sidecar.store").joinpath("schema.sql").read_text(encoding="utf-8")
     try:
-        store = Store(await open_database(path, schema))
+        store = Store(await open_database(path, schema, migrations=load_migrations("sidecar.store")))
     except Exception as error:
         if not is_damage(error):
             raise

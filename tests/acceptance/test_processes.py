@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.database import open_database
 from shared.limits import UNIX_PATH_BYTES_MAX
 from tests.support.deployment import Deployment, ServerProcess, health, until
 
@@ -162,3 +163,19 @@ async def _answers(process: ServerProcess, path: Path) -> None:
         return (await health(path))[0] == 200
 
     await until(asked, f"{path} answers")
+
+
+@pytest.mark.parametrize("name", ["adapter", "pm"])
+async def test_a_store_that_is_newer_than_the_program_is_refused(deployment: Deployment, name: str) -> None:
+    """Exit 78 with both versions, and not a byte of the store is changed."""
+    is_adapter = name == "adapter"
+    first = await (deployment.start_adapter() if is_adapter else deployment.start_sidecar(name))
+    assert await first.stop() == 0
+    path = deployment.config.adapter_store if is_adapter else deployment.config.sidecar_store(name)
+    database = await open_database(path, "")
+    await database.run(lambda connection: connection.execute("PRAGMA user_version=99").fetchall())
+    await database.settle()
+    await database.close()
+    before = path.read_bytes()
+    assert "of version 99, and this program knows 1" in await refusal(deployment, name)
+    assert path.read_bytes() == before
