@@ -34,6 +34,17 @@ FROM channels AS c
 SELECT DISTINCT d.message_id FROM deliveries AS d INDEXED BY deliveries_live
 WHERE d.state < 2 AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.id = d.message_id) LIMIT ?
 
+-- name: all_orphaned_deliveries
+SELECT DISTINCT d.message_id FROM deliveries AS d
+WHERE NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.id = d.message_id) LIMIT ?
+
+-- name: orphaned_dead_letters
+SELECT DISTINCT l.message_id FROM dead_letters AS l
+WHERE NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.id = l.message_id) LIMIT ?
+
+-- name: messages_after
+SELECT id, sequence, envelope FROM messages WHERE id > ? ORDER BY id LIMIT ?
+
 -- name: last_accepted_at
 SELECT accepted_at_us FROM messages ORDER BY id DESC LIMIT 1
 

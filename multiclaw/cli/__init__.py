@@ -13,6 +13,7 @@ _VERBS: Final = {
     "init": "multiclaw.cli.initialise",
     "up": "multiclaw.cli.up",
     "status": "multiclaw.cli.status",
+    "check": "multiclaw.cli.check",
     "doctor": "multiclaw.cli.doctor",
     "demo": "multiclaw.demo.command",
     "send": "multiclaw.cli.messages",

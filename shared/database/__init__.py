@@ -7,6 +7,7 @@ from shared.database.damage import Damage, is_damage
 from shared.database.examination import describe_damage
 from shared.database.library import SQLITE_VERDICT, SQLITE_VERSION, SqliteError
 from shared.database.lock import LOCK_PATIENCE_SECONDS, StoreLock
+from shared.database.log_mark import read_missing
 from shared.database.migrations import Migration, load_migrations
 from shared.database.opening import BUSY_STORE, QUIET_STORE, Tuning, open_database, open_reader
 from shared.database.page_file import PageFile
@@ -34,6 +35,7 @@ __all__ = [
     "load_migrations",
     "open_database",
     "open_reader",
+    "read_missing",
     "read_space",
     "transaction",
     "verdict",

@@ -121,6 +121,13 @@ class LogMark:
         self._descriptors = []
 
 
+def read_missing(store: Path, connection: sqlite3.Connection) -> str | None:
+    """What a connection that has read the log does not see of what was committed; `None` where nothing is missing, or
+    where this SQLite cannot tell.
+    """
+    return LogMark(store).missing(connection) if CAN_MARK else None
+
+
 def _frames(connection: sqlite3.Connection) -> int:
     """Frames in the log, by the connection's own book."""
     frames: int = connection.execute("PRAGMA wal_checkpoint(NOOP)").fetchone()[1]

@@ -6,18 +6,31 @@ import time
 from pathlib import Path
 from typing import Final
 
-from shared.database.checksums import RESERVED_BYTES, library_checksums
-from shared.database.header import HEADER_BYTES, parse_header
+from shared.database.checksums import APPLICATION_ID, RESERVED_BYTES, library_checksums
+from shared.database.header import HEADER_BYTES, StoreHeader, parse_header
 from shared.database.library import LIBRARY
 
+_PAGE_SIZES: Final = frozenset(1 << exponent for exponent in range(9, 17))  # https://sqlite.org/fileformat2.html, 1.3.2
+_PAGE_BYTES_DEFAULT: Final = 8192
 _READS: Final = 4
 _PAUSE_SECONDS: Final = 0.25
 """A page that a checkpoint is just writing may be read half old and half new: only one that is wrong each time, over
 the better part of a second, is wrong."""
 
 
+def _fault(header: StoreHeader | None) -> str | None:
+    if header is None:
+        return "page 1 does not begin as a database does"
+    if header.page_bytes not in _PAGE_SIZES:
+        return f"page 1 says that pages have {header.page_bytes} bytes, which none can have"
+    if header.application_id == APPLICATION_ID and header.reserved_bytes != RESERVED_BYTES:
+        return "page 1 says that pages are not checked, and the store was made with page checksums"
+    return None
+
+
 class PageFile:
-    """One descriptor of the file, and the library's own function that verifies a page.
+    """One descriptor of the file, and the library's own function that verifies a page. `fault` is what is wrong with
+    the header, without which no page can be found.
 
     In a process that has the store open by SQLite, it must be closed after the last connection: closing it drops the
     process's locks on the file (fcntl(2), "Record locks").
@@ -28,11 +41,11 @@ class PageFile:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._lock = threading.Lock()
         header = parse_header(os.pread(self._descriptor, HEADER_BYTES, 0))
-        library = library_checksums()
-        self.checksums = "on" if library == "on" else library
+        self.fault = _fault(header)
+        self.checksums = library_checksums()
         if header is None or header.reserved_bytes != RESERVED_BYTES:
             self.checksums = "off: the store was made without them"
-        self._page_bytes = header.page_bytes if header else 1
+        self._page_bytes = header.page_bytes if header and self.fault is None else _PAGE_BYTES_DEFAULT
         self._memory = LIBRARY.connect(":memory:", check_same_thread=False)
 
     @property

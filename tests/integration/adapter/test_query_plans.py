@@ -34,6 +34,8 @@ _WALKS = {
     "appointments": "SCAN scheduled USING INDEX scheduled_by_time",  # a bounded number for each agent, at the start
     "cancelled_long_ago": "SCAN scheduled USING COVERING INDEX scheduled_cancelled",  # a bounded number, to cancel one
     "replays": "SCAN replays",  # a bounded number
+    "all_orphaned_deliveries": "SCAN d; SEARCH m USING INTEGER PRIMARY KEY (rowid=?)",  # `multiclaw check`
+    "orphaned_dead_letters": "SCAN l; SEARCH m USING INTEGER PRIMARY KEY (rowid=?)",  # likewise
     "newest_message_id": "SEARCH messages",  # its last row, at the start
     "newest_sequences": "SCAN c; SEARCH m USING COVERING INDEX messages_by_sequence (channel_id=?)",  # at the start
     "orphaned_deliveries": "SCAN d USING INDEX deliveries_live; SEARCH m USING INTEGER PRIMARY KEY (rowid=?)",
