@@ -1,7 +1,5 @@
 """What an agent that was away for very long is told, by real processes: nothing is passed over in silence."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from shared.dead_letters import RESOLVE_PATH
@@ -10,6 +8,7 @@ from shared.names import direct_channel
 from tests.support.deployment import Deployment, until
 from tests.support.described import DescribedClient
 from tests.support.link_client import LinkClient
+from tests.support.store_hand import looking_at
 
 _FORTY_DAYS_US = 40 * 86_400 * 1_000_000
 _LIMITS = {"queue_max": 2, "health_poll_seconds": 0.05, "retry_base_seconds": 0.05}
@@ -20,7 +19,7 @@ async def grow_old(deployment: Deployment) -> None:
     """The adapter stops, 40 days go by for what is stored, and it starts again, to prune every second."""
     assert deployment.adapter is not None
     assert await deployment.adapter.stop() == 0
-    with closing(sqlite3.connect(deployment.config.adapter_store)) as connection, connection:
+    with looking_at(deployment.config.adapter_store) as connection:
         connection.execute("UPDATE messages SET accepted_at_us = accepted_at_us - ?", (_FORTY_DAYS_US,))
     await deployment.start_adapter({"MULTICLAW_RETENTION__CHECK_SECONDS": "1"})
 

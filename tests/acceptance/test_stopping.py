@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from tests.support.agent_client import AgentClient
 from tests.support.deployment import Deployment, ServerProcess, health, until
 from tests.support.factories import new_key
 from tests.support.invariant import read_store
+from tests.support.store_hand import looking_at
 
 STOP_SECONDS_MAX = 5.0
 BUSY_SECONDS = 3.0
@@ -39,7 +40,7 @@ async def deployment(short_folder: Path) -> AsyncIterator[Deployment]:
 @contextmanager
 def held(store: Path) -> Iterator[sqlite3.Connection]:
     """Another process (this one) has the store's write lock."""
-    with closing(sqlite3.connect(store, isolation_level=None)) as other:
+    with looking_at(store) as other:
         other.execute("BEGIN IMMEDIATE")
         yield other
 

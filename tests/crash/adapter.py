@@ -26,12 +26,12 @@ from shared.database import Tuning, transaction
 from shared.strict_json import decode_object
 from shared.times import MICROSECONDS
 from tests.crash.mutants import mutated
-from tests.crash.opening import looking_at
 from tests.crash.recording import tell
 from tests.support.clock import START_SECONDS
 from tests.support.deployment import Deployment
 from tests.support.factories import policy, topology
 from tests.support.link_client import LinkClient
+from tests.support.store_hand import looking_at
 
 STORE = "adapter/store.db"
 _ACKED, _DEAD = 2, 3

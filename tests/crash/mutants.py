@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -10,6 +11,7 @@ import sidecar.store.store
 from adapter.core.handing import Handing
 from shared.database import transaction
 from shared.database.library import LIBRARY
+from shared.database.log_mark import LogMark
 from sidecar.acknowledger import Acknowledger
 from sidecar.recovery import Recovery
 
@@ -49,10 +51,17 @@ class _LateTransaction(transaction):
             super().__exit__(kind, *rest)
 
 
+def _answers_first(engine: ModuleType) -> contextlib.AbstractContextManager[Any]:
+    """With it goes the log's mark, which asks the log after each unit and would find it in use."""
+    stack = contextlib.ExitStack()
+    stack.enter_context(mock.patch.object(engine, "transaction", _LateTransaction))
+    stack.enter_context(mock.patch.object(LogMark, "follow", return_value=None))
+    return stack
+
+
 def _pop_before_ack() -> contextlib.AbstractContextManager[Any]:
-    def hand_over(self: Handing, claim: Any, store: Any, now: Any) -> Any:
-        handed = _HAND_OVER(self, claim, store, now)
-        mailbox = self._books.mailboxes[claim.recipient]
+    def hand_over(self: Handing, mailbox: Any, claim: Any, store: Any, now: Any) -> Any:
+        handed = _HAND_OVER(self, mailbox, claim, store, now)
         for message in handed:
             delivery = mailbox.live[int(message.delivery_id.partition(".")[0], 16)]
             mailbox.ack(delivery)
@@ -63,12 +72,13 @@ def _pop_before_ack() -> contextlib.AbstractContextManager[Any]:
 
 
 def _outbox_emptied_first() -> contextlib.AbstractContextManager[Any]:
-    async def drain(self: Recovery) -> None:
-        while entries := await self._outbox.head():
-            await self._outbox.settle(entries, [])
-            await self._submitter.submit([entry.draft for entry in entries])
+    async def drain(self: Recovery) -> bool:
+        entries = await self._outbox.head()
+        await self._outbox.settle(entries, [])
+        await self._submitter.submit([entry.draft for entry in entries])
+        return True
 
-    return mock.patch.object(Recovery, "_drain", drain)
+    return mock.patch.object(Recovery, "_drain_batch", drain)
 
 
 def _processed_forgotten() -> contextlib.AbstractContextManager[Any]:
@@ -81,9 +91,9 @@ def _processed_forgotten() -> contextlib.AbstractContextManager[Any]:
 MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
     "synchronous-normal": lambda: _synchronous("NORMAL"),
     "synchronous-off": lambda: _synchronous("OFF"),
-    "adapter-answers-first": lambda: mock.patch.object(adapter.store.engine, "transaction", _LateTransaction),
+    "adapter-answers-first": lambda: _answers_first(adapter.store.engine),
     "pop-before-ack": _pop_before_ack,
-    "sidecar-answers-first": lambda: mock.patch.object(sidecar.store.store, "transaction", _LateTransaction),
+    "sidecar-answers-first": lambda: _answers_first(sidecar.store.store),
     "outbox-emptied-first": _outbox_emptied_first,
     "processed-forgotten": _processed_forgotten,
 }

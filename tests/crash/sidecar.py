@@ -19,12 +19,12 @@ from shared.database import Tuning
 from shared.strict_json import decode_object
 from sidecar.app import application
 from tests.crash.mutants import mutated
-from tests.crash.opening import looking_at
 from tests.crash.recording import tell
 from tests.support.agent_client import AgentClient
 from tests.support.deployment import Deployment, until
 from tests.support.factories import new_key
 from tests.support.fake_adapter import FakeAdapter
+from tests.support.store_hand import looking_at
 
 AGENT = "pm"
 STORE = f"sidecar-{AGENT}/sidecar.db"

@@ -4,8 +4,6 @@ Readers take a hole for a lost message, and a number that comes twice for one th
 """
 
 import contextlib
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -14,6 +12,7 @@ from shared.problems import Problem
 from tests.support.clock import SettableClock
 from tests.support.deployment import until
 from tests.support.factories import membership, policy, send
+from tests.support.store_hand import looking_at
 
 
 @contextlib.asynccontextmanager
@@ -34,7 +33,7 @@ async def sequences(store, *sends):
 
 def prune(path):
     """Everything that was ever sent is gone from the store, as after its retention."""
-    with closing(sqlite3.connect(path)) as db, db:
+    with looking_at(path) as db:
         for table in ("messages", "deliveries", "dead_letters"):
             db.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
 
@@ -47,7 +46,7 @@ async def test_what_was_pruned_is_counted_on(tmp_path):
     prune(path)
     async with opened(path) as store:
         assert await sequences(store, send(), send(to="@qa")) == [11, 1]
-    with closing(sqlite3.connect(path)) as db:
+    with looking_at(path) as db:
         assert db.execute("SELECT id, sequence FROM messages ORDER BY id").fetchall() == [(11, 11), (12, 1)]
 
 
@@ -77,11 +76,11 @@ async def test_the_store_itself_takes_no_number_twice(tmp_path):
     path = tmp_path / "store.db"
     async with opened(path) as store:
         await sequences(store, *(send() for _ in range(3)))
-    with closing(sqlite3.connect(path)) as db, db:
+    with looking_at(path) as db:
         db.execute("UPDATE channels SET last_sequence = 1")
         kept = db.execute("SELECT sequence, envelope FROM messages ORDER BY sequence").fetchall()
     async with opened(path) as store:
         with pytest.raises(Problem, match="store-unavailable"):
             await store.apply([send()])
-    with closing(sqlite3.connect(path)) as db:
+    with looking_at(path) as db:
         assert db.execute("SELECT sequence, envelope FROM messages ORDER BY sequence").fetchall() == kept

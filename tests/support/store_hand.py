@@ -1,4 +1,7 @@
-"""How a store is looked at after a power cut: as its process would open it, but by SQLite alone."""
+"""A test's own hand in a store: as its process would open it, page checksums and all, but by SQLite alone.
+
+Python's own SQLite would write pages without checksums, and the store would rightly be refused afterwards.
+"""
 
 import contextlib
 import sqlite3
