@@ -59,8 +59,8 @@ def make_mortal(store: Store, path: Path, left: Path, fatal: int) -> MortalConne
 
 
 def copy_store(path: Path, target: Path) -> None:
-    """The database, its log, the log's mark and the store's witness at another place, and no others there. The shared-memory file is made
-    anew by whoever opens it.
+    """The database, its log, the log's mark and the store's witness at another place, and no others there. The
+    shared-memory file is made anew by whoever opens it.
     """
     for suffix in ("", "-wal", "-mark", "-witness"):
         source, copy = path.with_name(path.name + suffix), target.with_name(target.name + suffix)
