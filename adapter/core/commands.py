@@ -306,7 +306,7 @@ class Snapshot:
     """What the exchange needs to know of the store when it starts.
 
     `floors` are how far retention has come, `trusted_us` the wall time it trusted last, None before the first, and
-    `forgotten_us` before when messages may have been forgotten.
+    `forgotten_us` before when messages were forgotten: they and their keys are gone.
     `topologies` are the open proposals, and the versions that were in force since the file was last known to say one,
     in their order; `last_topology` is the newest number of all.
     """

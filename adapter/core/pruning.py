@@ -103,10 +103,8 @@ class Pruning:
 
     def _begin(self, store: StoreTransaction, now: Now) -> None:
         self._look_at_clocks(now)
-        time_us, channels = self._trust.time_us(now), self._books.places.channels()
-        self._forgotten_us = max(self._forgotten_us, self._policy.forgotten_us(channels, time_us))
-        store.save_retention_clock(time_us, self._forgotten_us)
-        self._lanes.extend(self._policy.lanes(channels))
+        store.save_retention_clock(self._trust.time_us(now), self._forgotten_us)
+        self._lanes.extend(self._policy.lanes(self._books.places.channels()))
         self._lanes.append(_HELD)
         self._swept = 0
 
@@ -123,6 +121,8 @@ class Pruning:
         batch = self._sweep(store, time_us) if lane is _HELD else self._scan(lane, store, time_us)
         if batch.prune:
             store.prune(batch.prune)
+            self._forgotten_us = max(self._forgotten_us, batch.newest_us + 1)
+            store.save_retention_clock(time_us, self._forgotten_us)
             self.figures.messages += len(batch.prune)
         if not batch.more:
             self._lanes.popleft()

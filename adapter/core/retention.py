@@ -66,11 +66,6 @@ class RetentionPolicy:
         age_us = self.channels.get(lane.channel, self.default).of(contract=lane.contract)
         return None if age_us is None else time_us - age_us
 
-    def forgotten_us(self, channels: Iterable[str], time_us: int) -> int:
-        """Before when something may be forgotten; 0 where nothing ever is."""
-        cutoffs = (self.cutoff_us(lane, time_us) for lane in self.lanes(channels))
-        return max((cutoff_us for cutoff_us in cutoffs if cutoff_us is not None), default=0)
-
     def lanes(self, channels: Iterable[str]) -> list[Lane]:
         """What there is to scan."""
         every = (Lane(channel, contract) for channel in channels for contract in (False, True))
@@ -79,12 +74,21 @@ class RetentionPolicy:
 
 @dataclass(slots=True)
 class Batch:
-    """What becomes of a part of a scan. `position` is how far it came; `more` whether there may be more to do."""
+    """What becomes of a part of a scan. `position` is how far it came; `more` whether there may be more to do.
+
+    `newest_us` is the newest receipt time of what goes, 0 where nothing does.
+    """
 
     position: int
     more: bool = True
     prune: list[int] = field(default_factory=list)
     hold: list[int] = field(default_factory=list)
+    newest_us: int = 0
+
+    def let_go(self, row: Retained) -> None:
+        """This one goes."""
+        self.prune.append(row.message_id)
+        self.newest_us = max(self.newest_us, row.accepted_at_us)
 
 
 def scan(lane: Lane, cutoff_us: int, floor: int, rows: Sequence[Retained]) -> Batch:
@@ -100,7 +104,7 @@ def scan(lane: Lane, cutoff_us: int, floor: int, rows: Sequence[Retained]) -> Ba
             size += row.size
             if batch.prune and size > BATCH_BYTES:
                 return batch
-            batch.prune.append(row.message_id)
+            batch.let_go(row)
         batch.position = row.sequence
     batch.more = len(rows) == BATCH_ROWS
     return batch
@@ -115,7 +119,7 @@ def sweep(policy: RetentionPolicy, time_us: int, after: int, rows: Sequence[Reta
             size += row.size
             if batch.prune and size > BATCH_BYTES:
                 return batch
-            batch.prune.append(row.message_id)
+            batch.let_go(row)
         batch.position = row.message_id
     batch.more = len(rows) == BATCH_ROWS
     return batch

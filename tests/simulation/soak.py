@@ -1,7 +1,7 @@
 """Days of a team at work, in virtual time: agents send, take, fail and come again; from the seed come the faults.
 
 Adapter and sidecars are killed and stopped at any moment and stay away for seconds or hours; disks fail for a while;
-somebody sets the clock, once by forty days. Now and then the orchestrator replays what died. At the end all is mended,
+somebody sets the clock, at times by forty days until it is noticed. Now and then the orchestrator replays what died. At the end all is mended,
 every delivery is settled, and the census says whether anything was lost, doubled, changed or out of order.
 """
 
@@ -38,6 +38,12 @@ _MOMENT_SECONDS_MAX = 0.05
 
 _DOWN_SECONDS = (1.0, 5.0, 60.0, HOUR)
 _STEPS_SECONDS = (-HOUR, HOUR, -60.0, 60.0, 40 * DAY, -40 * DAY)
+_WRONG_DATE_SECONDS_MAX = 12 * HOUR
+"""A date that is wrong by weeks is put right within a day; one that nobody minds for a day is believed."""
+
+_SICK_SECONDS_MAX = 120.0
+"""A store opens again every second while its disk fails, which is most of what a soak would do otherwise."""
+
 _SETTLE_SECONDS_MAX = 12 * HOUR
 
 
@@ -198,10 +204,13 @@ class _Week:
         down = rng.expovariate(1 / rng.choice(_DOWN_SECONDS))
         process = self._host.processes[target]
         if kind == "clock":
-            self._host.offset_seconds += rng.choice(_STEPS_SECONDS)
+            step = rng.choice(_STEPS_SECONDS)
+            self._host.offset_seconds += step
+            if abs(step) > DAY:
+                self._later(self._set_right(step, min(down, _WRONG_DATE_SECONDS_MAX)))
         elif kind == "disk":
             process.disk.failing = rng.choice((0.2, 1.0))
-            self._later(self._heal(target, down))
+            self._later(self._heal(target, min(down, _SICK_SECONDS_MAX)))
         elif kind == "stop" and process.running:
             await self._host.stop(target)
             self._later(self._restart(target, down))
@@ -214,6 +223,10 @@ class _Week:
         if self._host.processes[target].running:
             self._host.kill(target)
             self._later(self._restart(target, down_seconds, again=again))
+
+    async def _set_right(self, step_seconds: float, after_seconds: float) -> None:
+        await asyncio.sleep(after_seconds)
+        self._host.offset_seconds -= step_seconds
 
     async def _heal(self, target: str, down_seconds: float) -> None:
         await asyncio.sleep(down_seconds)

@@ -23,11 +23,11 @@ def test_each_channel_and_class_has_its_age():
     assert lanes == [NOTES, Lane("platform", contract=False), Lane("platform", contract=True)]
 
 
-def test_what_may_be_forgotten_is_that_of_the_shortest_age():
-    """Of the channels there are."""
-    assert POLICY.forgotten_us(["product", "platform"], 500) == 490
-    assert POLICY.forgotten_us(["product", "all-agents"], 500) == 400
-    assert POLICY.forgotten_us(["all-agents"], 500) == 0
+def test_a_batch_tells_the_newest_that_goes():
+    """Before it and at it keys may be forgotten, and after it none is."""
+    rows = [row(1, 5), row(2, 7, in_use=True), row(3, 6)]
+    assert scan(NOTES, 100, 0, rows).newest_us == 6
+    assert scan(NOTES, 100, 0, []).newest_us == 0
 
 
 def test_a_scan_ends_at_the_first_that_is_too_young():
