@@ -70,6 +70,15 @@ class OpenMessages(Model):
     forgotten_before: str = Field(description="older messages, and their keys with them, may have been forgotten")
 
 
+class IntegrityView(Model):
+    """How far every page of the store has been read; `scan` is `on`, or `off: ` and why."""
+
+    scan: str
+    last_full_scan: str | None
+    progress: float
+    pages: int
+
+
 class AdapterHealth(Model):
     """Readiness: 200 only when the store is open, checked and takes writes."""
 
@@ -78,6 +87,7 @@ class AdapterHealth(Model):
     reason: str | None = None
     sqlite_version: str
     sqlite_verdict: str = Field(description="`safe`, or `unsafe: ` and why")
+    integrity: IntegrityView = Field(description="the reading of every page in the background")
     page_checksums: str = Field(description="`on`, or `off: ` and why")
     queues: dict[str, int] = Field(description="messages that wait for each agent or are in its hands")
     last_seen: dict[str, str | None] = Field(description="when each agent polled last, or null if it never did")

@@ -1,8 +1,9 @@
 """Days of a team at work, in virtual time: agents send, take, fail and come again; from the seed come the faults.
 
 Adapter and sidecars are killed and stopped at any moment and stay away for seconds or hours; disks fail for a while;
-somebody sets the clock, at times by forty days until it is noticed. Now and then the orchestrator replays what died. At the end all is mended,
-every delivery is settled, and the census says whether anything was lost, doubled, changed or out of order.
+somebody sets the clock, at times by forty days until it is noticed. Now and then the orchestrator replays what died. At
+the end all is mended, every delivery is settled, and the census says whether anything was lost, doubled, changed or out
+of order.
 """
 
 import asyncio

