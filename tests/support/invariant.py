@@ -5,12 +5,12 @@ changed in content, and its (channel, sequence) never changes and is never reuse
 the order of promise 3, and apply nothing twice.
 
 Nothing of the adapter is used here: its code may be wrong in the same way twice. The file is opened read-only, so
-the adapter may be running, stopped or killed.
+the adapter may be running, stopped or killed; and by the adapter's own SQLite, since an adapter may run in this very
+process, where two libraries would take each other's locks away (https://sqlite.org/howtocorrupt.html, section 2.2).
 """
 
 import itertools
 import json
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import rfc8785
+
+from shared.database.library import LIBRARY
 
 STATES = {0: "queued", 1: "leased", 2: "acked", 3: "dead"}
 
@@ -134,7 +136,7 @@ class StoreView:
 
 def read_store(path: Path) -> StoreView:
     """One snapshot of the file, read-only."""
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as connection:
+    with closing(LIBRARY.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         agents = dict(connection.execute("SELECT id, name FROM agents"))
         known = connection.execute("SELECT id, name, last_sequence FROM channels")
