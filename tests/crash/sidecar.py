@@ -10,12 +10,13 @@ import itertools
 import random
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import shared.database
-from shared.database import Tuning
+import sidecar.store.store
+from shared.database import Tuning, open_database
 from shared.strict_json import decode_object
 from sidecar.app import application
 from tests.crash.mutants import mutated
@@ -24,7 +25,7 @@ from tests.support.agent_client import AgentClient
 from tests.support.deployment import Deployment, until
 from tests.support.factories import new_key
 from tests.support.fake_adapter import FakeAdapter
-from tests.support.store_hand import looking_at
+from tests.support.store_hand import looking_at, unsoundness
 
 AGENT = "pm"
 STORE = f"sidecar-{AGENT}/sidecar.db"
@@ -127,8 +128,7 @@ async def _running(deployment: Deployment) -> AsyncIterator[AgentClient]:
 async def play(folder: Path) -> None:
     """The scenario, and the end of the process in peace."""
     deployment = Deployment(folder, _LIMITS)
-    defaults = (_TUNING,)
-    with mock.patch.object(shared.database.open_database, "__defaults__", defaults):
+    with mock.patch.object(sidecar.store.store, "open_database", partial(open_database, tuning=_TUNING)):
         async with _running(deployment) as client:
             await Scenario(folder, deployment, client).play()
 
@@ -146,9 +146,7 @@ def faults(folder: Path, promises: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield "the store is gone"
         return
     with looking_at(path) as connection:
-        words = connection.execute("PRAGMA integrity_check").fetchone()[0]
-        if words != "ok":
-            yield f"integrity_check says {words}"
+        yield from unsoundness(connection)
         if not any(told.values()):
             return
         waiting = dict(connection.execute("SELECT idempotency_key, envelope FROM outbox ORDER BY id"))
