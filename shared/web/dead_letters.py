@@ -4,7 +4,7 @@ from typing import Final, Protocol
 
 from shared import dead_letters as wire
 from shared import replays
-from shared.web.routes import Answer, Call, Query, Route
+from shared.web.routes import Answer, Call, Query, Route, paging
 
 _BODY_BYTES_MAX: Final = wire.ITEMS_MAX * 256
 """An item takes 190 bytes at most when both of its names are of the longest kind."""
@@ -76,9 +76,7 @@ def dead_letter_routes(root: str, handlers: Handlers, problems: tuple[str, ...])
         Query("recipient", {"type": "string"}, "only those for this agent"),
         Query("reason", {"type": "string", "enum": list(wire.REASONS)}, "only those that died for this"),
         Query("before", {"type": "string", "format": "date-time"}, "only those that died before this"),
-        Query("limit", {"type": "integer", "minimum": 1, "maximum": wire.ITEMS_MAX, "default": wire.ITEMS_DEFAULT},
-              "most to give"),
-        Query("after", {"type": "string", "pattern": wire.CURSOR_PATTERN}, "`next` of an earlier page"),
+        *paging(wire.ITEMS_DEFAULT, wire.ITEMS_MAX, wire.CURSOR_PATTERN),
     )  # fmt: skip
     every = (*problems, "not-permitted")
     return [

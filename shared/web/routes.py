@@ -105,6 +105,16 @@ class Query:
     required: bool = False
 
 
+def paging(items_default: int, items_max: int, cursor_pattern: str) -> tuple[Query, Query]:
+    """The parameters of every list that is given by pages."""
+    return (
+        Query(
+            "limit", {"type": "integer", "minimum": 1, "maximum": items_max, "default": items_default}, "most to give"
+        ),
+        Query("after", {"type": "string", "pattern": cursor_pattern}, "`next` of an earlier page"),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """One operation: how it is reached, what goes in, what comes out, and which problems it has of its own."""

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from shared import scheduled as wire
-from shared.web.routes import Answer, Call, Query, Route
+from shared.web.routes import Answer, Call, Query, Route, paging
 
 
 class Handlers(Protocol):
@@ -21,9 +21,7 @@ def scheduled_routes(root: str, handlers: Handlers, problems: tuple[str, ...]) -
     whose = Query("sender", {"type": "string"}, "whose; anybody's only for the orchestrator, your own if left out")
     filters = (
         Query("sender", {"type": "string"}, "only this sender's; the orchestrator sees everybody's if it is left out"),
-        Query("limit", {"type": "integer", "minimum": 1, "maximum": wire.ITEMS_MAX, "default": wire.ITEMS_DEFAULT},
-              "most to give"),
-        Query("after", {"type": "string", "pattern": wire.CURSOR_PATTERN}, "`next` of an earlier page"),
+        *paging(wire.ITEMS_DEFAULT, wire.ITEMS_MAX, wire.CURSOR_PATTERN),
     )  # fmt: skip
     every = (*problems, "not-permitted")
     return [

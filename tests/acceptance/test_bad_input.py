@@ -1,9 +1,8 @@
 """What must not be sent, given to a real sidecar, with the adapter up and with it dead: refused, and nothing sticks."""
 
-import sqlite3
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from tests.support.agent_client import AgentClient
 from tests.support.deployment import Deployment, until
 from tests.support.factories import new_key
 from tests.support.invariant import read_store
+from tests.support.store_hand import reading
 
 _LIMITS = {"health_poll_seconds": 0.05, "breaker_reset_seconds": 0.05, "breaker_reset_cap_seconds": 0.2}
 
@@ -172,6 +172,6 @@ async def test_what_only_the_adapter_knows_is_buried_and_the_rest_follows(short_
 
 def _buried(deployment: Deployment) -> list[str]:
     path = deployment.config.sidecar_state("qa") / "sidecar.db"
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+    with reading(path) as connection:
         rows = connection.execute("SELECT json_extract(CAST(problem AS TEXT), '$.type') FROM outbox_dead")
         return sorted(kind for (kind,) in rows)

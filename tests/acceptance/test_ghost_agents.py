@@ -3,8 +3,6 @@
 import asyncio
 import os
 import socket
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from tests.support.agent_client import AgentClient
 from tests.support.deployment import Deployment, ServerProcess, until
 from tests.support.invariant import read_store
+from tests.support.store_hand import reading
 
 GHOSTS = 100
 KEPT = 16
@@ -60,7 +59,7 @@ async def test_ghosts_take_nothing_and_leave_nothing(short_folder: Path, parked:
             await until(lambda: descriptors(deployment.adapter) <= base[1] + KEPT, "the adapter has closed them")
             assert (await qa.ack(message["delivery_id"])).status == 200
     assert read_store(deployment.config.adapter_store).census() == {"acked": 1}
-    with closing(sqlite3.connect(deployment.config.adapter_store)) as store:
+    with reading(deployment.config.adapter_store) as store:
         assert store.execute("SELECT failures FROM deliveries").fetchall() == [(0,)]
 
 

@@ -31,7 +31,7 @@ from tests.support.clock import START_SECONDS
 from tests.support.deployment import Deployment
 from tests.support.factories import policy, topology
 from tests.support.link_client import LinkClient
-from tests.support.store_hand import looking_at
+from tests.support.store_hand import looking_at, unsoundness
 
 STORE = "adapter/store.db"
 _ACKED, _DEAD = 2, 3
@@ -175,9 +175,7 @@ def faults(folder: Path, promises: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield "the store is gone"
         return
     with looking_at(path) as connection:
-        words = connection.execute("PRAGMA integrity_check").fetchone()[0]
-        if words != "ok":
-            yield f"integrity_check says {words}"
+        yield from unsoundness(connection)
         connection.executescript(SCHEMA)
         default = topology()
         with transaction(connection):

@@ -5,22 +5,20 @@ changed in content, and its (channel, sequence) never changes and is never reuse
 the order of promise 3, and apply nothing twice.
 
 Nothing of the adapter is used here: its code may be wrong in the same way twice. The file is opened read-only, so
-the adapter may be running, stopped or killed; and by the adapter's own SQLite, since an adapter may run in this very
-process, where two libraries would take each other's locks away (https://sqlite.org/howtocorrupt.html, section 2.2).
+the adapter may be running, stopped or killed.
 """
 
 import itertools
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import rfc8785
 
-from shared.database.library import LIBRARY
+from tests.support.store_hand import reading
 
 STATES = {0: "queued", 1: "leased", 2: "acked", 3: "dead"}
 
@@ -136,7 +134,7 @@ class StoreView:
 
 def read_store(path: Path) -> StoreView:
     """One snapshot of the file, read-only."""
-    with closing(LIBRARY.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as connection:
+    with reading(path) as connection:
         connection.execute("BEGIN")
         agents = dict(connection.execute("SELECT id, name FROM agents"))
         known = connection.execute("SELECT id, name, last_sequence FROM channels")

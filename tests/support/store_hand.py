@@ -13,6 +13,23 @@ from shared.database.library import LIBRARY
 from shared.database.log_mark import LogMark
 
 
+def reading(path: Path) -> contextlib.closing[sqlite3.Connection]:
+    """A connection that only reads, beside whoever has the store open, in this process or another.
+
+    It is of the adapter's own library: two libraries in one process take each other's locks away when they close a
+    file (https://sqlite.org/howtocorrupt.html, section 2.2), and the log's index is then cut under its users.
+    """
+    connection: sqlite3.Connection = LIBRARY.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+    return contextlib.closing(connection)
+
+
+def unsoundness(connection: sqlite3.Connection) -> Iterator[str]:
+    """What SQLite's own check of the whole file says, unless that is nothing."""
+    words = connection.execute("PRAGMA integrity_check").fetchone()[0]
+    if words != "ok":
+        yield f"integrity_check says {words}"
+
+
 @contextlib.contextmanager
 def looking_at(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that verifies pages; raises what SQLite raises, also for the false alarm that commits are lost."""

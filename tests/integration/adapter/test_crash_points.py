@@ -6,8 +6,6 @@ fresh store, as after kill -9.
 """
 
 import contextlib
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 
 import orjson
@@ -22,6 +20,7 @@ from shared.problems import Problem
 from tests.support.clock import SettableClock, us
 from tests.support.factories import START_US, claim, membership, policy, send
 from tests.support.mortal import copy_store, make_mortal
+from tests.support.store_hand import reading
 
 QUEUE_MAX = 2
 WINDOW_SECONDS = 10
@@ -174,7 +173,7 @@ class Shown:
 
 def shown(path):
     """Read by another hand than the store's own."""
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+    with reading(path) as db:
         ((state, reason),) = db.execute("SELECT state, reason FROM deliveries WHERE message_id = 1")
         letters = db.execute("SELECT closure, cycles FROM dead_letters WHERE message_id = 1").fetchall()
         assert len(letters) <= 1

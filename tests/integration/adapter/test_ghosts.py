@@ -7,17 +7,16 @@ import asyncio
 import os
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 
 import pytest
 
 from tests.integration.adapter.conftest import Link
-from tests.support.deployment import until
+from tests.support.deployment import health, until
 from tests.support.invariant import read_store
+from tests.support.store_hand import reading
 
 POLL = "/link/v1/poll"
 LEASE_SECONDS = 0.5
@@ -74,7 +73,7 @@ def descriptors(link: Link) -> int:
 def spent(link: Link) -> int:
     """Failed attempts of all deliveries."""
 
-    with closing(sqlite3.connect(f"file:{link.config.adapter_store}?mode=ro", uri=True)) as connection:
+    with reading(link.config.adapter_store) as connection:
         return int(connection.execute("SELECT coalesce(sum(failures), 0) FROM deliveries").fetchone()[0])
 
 
@@ -89,6 +88,7 @@ async def test_ghosts_leave_no_descriptor_behind(link, ghost, rounds):
     ends = [ghost(link, qa.request_bytes("POST", POLL, {"wait": wait})) for _ in range(rounds)]
     for end in ends:
         end()
+    assert (await health(link.config.adapter_socket))[0] == 200  # a connection after theirs: all of theirs were taken
     await until(lambda: descriptors(link) <= base, "the adapter has closed what the ghosts had opened")
     assert (await pm.send("@qa"))["code"] == 201
     (message,) = await qa.poll(wait=5)

@@ -3,17 +3,16 @@
 import asyncio
 import random
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.support.deployment import until
 from tests.support.invariant import read_store
+from tests.support.store_hand import reading
 
 POLL = "/link/v1/poll"
 CONNECTED = "03"
@@ -28,7 +27,7 @@ def connections(link):
 
 def failures(link):
     """Attempts that were spent, of all deliveries."""
-    with closing(sqlite3.connect(f"file:{link.config.adapter_store}?mode=ro", uri=True)) as connection:
+    with reading(link.config.adapter_store) as connection:
         return connection.execute("SELECT sum(failures) FROM deliveries").fetchone()[0]
 
 

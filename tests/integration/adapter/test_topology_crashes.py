@@ -1,8 +1,6 @@
 """Killed before any statement of an approval, a deployment is afterwards of one version or the other, never of both."""
 
 import contextlib
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -16,6 +14,7 @@ from shared.topology import TopologyChange
 from tests.support.clock import SettableClock
 from tests.support.factories import claim, membership, policy, send
 from tests.support.mortal import copy_store, make_mortal
+from tests.support.store_hand import reading
 
 CHANGE = TopologyChange.model_validate(
     {
@@ -41,7 +40,7 @@ async def opened(path):
 
 def shown(path):
     """What the disk holds, read by another hand than the store's own."""
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+    with reading(path) as db:
         return {
             "versions": db.execute("SELECT version, standing FROM topologies ORDER BY version").fetchall(),
             "agents": {name for (name,) in db.execute("SELECT name FROM agents")},

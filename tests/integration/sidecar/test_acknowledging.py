@@ -1,8 +1,6 @@
 """Acknowledgements: what is durable before the adapter hears, what waits for it, and what is refused."""
 
 import asyncio
-import contextlib
-import sqlite3
 from collections.abc import AsyncIterator, Iterable
 
 import pytest
@@ -13,6 +11,7 @@ from sidecar.store.processed import MessageKey, recall
 from sidecar.store.store import Store
 from tests.integration.sidecar.harness import Deployment, key, until_health
 from tests.support.agent_client import AgentClient
+from tests.support.store_hand import reading
 
 
 async def test_acks_wait_for_the_adapter(deployment: Deployment) -> None:
@@ -281,7 +280,7 @@ async def test_the_processed_key_is_durable_before_the_adapter_hears(
     call = Link.call
 
     async def ask(link: Link, method: str, target: str, body: bytes) -> LinkAnswer:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as outside:
+        with reading(path) as outside:
             found.extend(outside.execute("SELECT count(*) FROM processed").fetchone())
         return await call(link, method, target, body)
 

@@ -1,9 +1,7 @@
 """Sends: the direct path, and its turn to the outbox."""
 
 import asyncio
-import contextlib
 import json
-import sqlite3
 import time
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 from shared.database import open_database
 from shared.problems import Problem
 from tests.integration.sidecar.harness import Deployment, fresh_key, key, message, until, until_health
+from tests.support.store_hand import reading
 
 
 async def test_a_send_is_accepted_and_stamped(deployment: Deployment) -> None:
@@ -214,7 +213,7 @@ async def test_what_waited_too_long_is_set_aside(short_folder: Path) -> None:
     async with deployment.sidecar() as client, deployment.adapter():
         await until_health(client, outbox_depth=0, outbox_dead=2)
         assert deployment.fake.order("product") == [2]
-    with contextlib.closing(sqlite3.connect(database)) as connection:
+    with reading(database) as connection:
         problems = [json.loads(text) for (text,) in connection.execute("SELECT problem FROM outbox_dead")]
     assert [problem["type"] for problem in problems] == ["expired", "expired"]
     assert "Send it anew" in problems[0]["detail"]
