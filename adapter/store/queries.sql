@@ -95,9 +95,6 @@ UPDATE deliveries SET
 FROM (VALUES {rows}) AS new
 WHERE deliveries.message_id = new.column1 AND deliveries.recipient_id = new.column2
 
--- name: message_at
-SELECT id FROM messages WHERE channel_id = ? AND sequence = ?
-
 -- name: inbox
 SELECT m.sequence, m.sequence, d.state, m.envelope
 FROM messages AS m CROSS JOIN deliveries AS d ON d.message_id = m.id AND d.recipient_id = ?
