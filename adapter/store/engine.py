@@ -28,6 +28,7 @@ from adapter.store.integrity import Integrity
 from adapter.store.names import Names
 from adapter.store.pulse import Pulse, is_at_risk
 from adapter.store.queries import MIGRATIONS, SCHEMA, SQL
+from adapter.store.replacing import finish_replacement
 from adapter.store.startup import check_live_part
 from adapter.store.transaction import SqliteTransaction, load_snapshot
 from shared.clock import Clock
@@ -159,6 +160,9 @@ class Store:
 
     async def open(self) -> None:
         """Open, bring the live deliveries into memory, and prove that writing works; raises what SQLite raises."""
+        kept = finish_replacement(self._path)
+        if kept is not None:
+            _log.warning("replacement-finished: the files of before are in %s", kept)
         self.integrity.opening()
         self._writer = await open_database(self._path, SCHEMA, BUSY_STORE, MIGRATIONS)
         exchange, self._names = await self._writer.run(self._load)

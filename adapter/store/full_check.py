@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from adapter.core.page_scan import SLICE_PAGES
 from adapter.store.queries import SQL
+from adapter.store.replacing import note_path
 from adapter.store.startup import check_live_part
 from adapter.store.witness import check_complete, check_present, read_witness
 from shared.database import Damage, PageFile, describe_damage, is_damage, open_reader, read_missing
@@ -61,6 +62,8 @@ def check_everything(path: Path, progress: Progress) -> Findings:
 
     Raises `OSError`, and what SQLite raises that proves nothing.
     """
+    if note_path(path).exists():
+        return Findings(faults=["it is being replaced, and that was interrupted; start the adapter, which finishes it"])
     try:
         witness = read_witness(path)
         check_present(path, witness)

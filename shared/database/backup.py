@@ -19,6 +19,7 @@ from shared.database.checksums import APPLICATION_ID, damaged_pages, library_che
 from shared.database.damage import Damage
 from shared.database.header import read_header
 from shared.database.library import LIBRARY
+from shared.durable_files import sync_folder
 
 _STEP_PAGES: Final = 32
 """256 KiB: a step takes less than a millisecond, which a commit that comes meanwhile waits longer."""
@@ -49,7 +50,7 @@ def write_backup(source: sqlite3.Connection, target: Path, rest: Rest = time.sle
         _sync(partial)
         verify_backup(partial)
         partial.rename(target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
@@ -110,13 +111,5 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
