@@ -14,7 +14,8 @@ from rich.console import Console
 
 from bench.deployment import CannotRun
 from bench.report import document, print_table
-from bench.runner import WAYS, Plan, Runner
+from bench.runner import Plan, Runner
+from bench.ways import WAYS
 from bench.workloads import WORKLOADS, Workload
 from multiclaw.cli.exits import FAILED, INTERRUPTED, UNAVAILABLE, Exit
 from multiclaw.cli.options import AsJson
@@ -34,7 +35,7 @@ def bench(  # noqa: PLR0913, PLR0917 - an argument for each option of the verb
     seconds: Annotated[float, typer.Option(min=0.1, help="A run sends for so long at most.")] = 30.0,
     messages: Annotated[int | None, typer.Option(min=1, help="Messages of a run of W1 to W5.")] = None,
     stored: Annotated[
-        int | None, typer.Option(min=1, help="Messages stored for W6 to W8; 100000 is the long form.")
+        int | None, typer.Option(min=1, help="Messages stored for W6 to W9; the long forms: 100000, W9 1000000.")
     ] = None,
     directory: Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Where stores are made.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One short run of each: are the counts right?")] = False,
@@ -52,6 +53,9 @@ def bench(  # noqa: PLR0913, PLR0917 - an argument for each option of the verb
         seconds=seconds,
         folder=(directory or Path(tempfile.gettempdir())).absolute(),
     )
+    if not any(way in one.ways for way in plan.ways for one in chosen):
+        names = ", ".join(sorted({way for one in chosen for way in one.ways}))
+        raise typer.BadParameter(f"{workload} is measured via {names}", param_hint="--via")
     errors = Console(stderr=True, highlight=False)
     runner = Runner(plan, lambda line: errors.print(line, style="dim", markup=False))
     _carry_out(runner)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -124,6 +125,19 @@ class Deployment:
         await self._stop(ADAPTER)
         await between(self.config.adapter_store)
         await self.start(ADAPTER, settings)
+
+    async def check_store(self) -> None:
+        """The whole check of the store while nobody has it open; raises `CannotRun` with what it finds."""
+        command = (sys.executable, "-P", "-c", "from multiclaw.cli import main; main()")
+        check = await asyncio.create_subprocess_exec(
+            *command,
+            *("check", "--config", str(self._config_path)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await check.communicate()
+        if check.returncode:
+            raise CannotRun(f"the store that was filled is not right: {said.decode(errors='replace')}")
 
     async def stop(self) -> None:
         """Stop everything, sidecars first; the folder stays until the block ends."""

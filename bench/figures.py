@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 Figures = dict[str, float]
 """Figures of one run by name; the unit is the end of the name."""
@@ -19,6 +19,16 @@ def latency_figures(seconds: Iterable[float]) -> Figures:
     if not values:
         return {}
     return {"p50_ms": percentile(values, 0.50) * 1e3, "p99_ms": percentile(values, 0.99) * 1e3}
+
+
+def prefixed(what: str, figures: Figures) -> Figures:
+    """The same figures under names that say of what they are."""
+    return {f"{what}_{name}": value for name, value in figures.items()}
+
+
+def compare(run: Figures, base: Figures, compared: Mapping[str, str]) -> Figures:
+    """Ratios of a run to another of the same round; `compared` names for each ratio the figure it is of."""
+    return {name: run[of] / base[of] for name, of in compared.items() if base.get(of) and of in run}
 
 
 def medians(runs: Sequence[Figures]) -> Figures:

@@ -23,6 +23,12 @@ NOTES: Final = (
 _COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("messages_per_s", "msg/s", ",.0f"),
     ("deliveries_per_s", "deliveries/s", ",.0f"),
+    ("send_p50_ms", "send p50 ms", ".2f"),
+    ("send_p99_ms", "send p99 ms", ".2f"),
+    ("send_x", "x", ".2f"),
+    ("take_p50_ms", "take p50 ms", ".2f"),
+    ("take_p99_ms", "take p99 ms", ".2f"),
+    ("take_x", "x", ".2f"),
     ("p50_ms", "p50 ms", ".2f"),
     ("p99_ms", "p99 ms", ".2f"),
     ("still_messages_per_s", "still msg/s", ",.0f"),
@@ -39,6 +45,7 @@ _COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("adapter_cpu", "adapter cpu", ".2f"),
     ("sidecars_cpu", "sidecars cpu", ".2f"),
     ("adapter_cpu_us", "adapter µs", ".0f"),
+    ("cpu_x", "x", ".2f"),
     ("sidecars_cpu_us", "sidecars µs", ".0f"),
 )
 """Figure, heading, format."""

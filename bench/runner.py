@@ -1,22 +1,19 @@
 """Rounds of measurements: each round starts fresh deployments, so that a drift of the machine touches all alike."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, TypeVar
 
 from bench.deployment import Deployment
 from bench.facts import machine_facts, store_facts
-from bench.figures import Figures, medians
-from bench.ways import AdapterWay, SidecarWay, Unexpected, Way
+from bench.figures import Figures, compare, medians
+from bench.ways import WAYS, AdapterWay, Unexpected
 from bench.workloads import Measured, Stage, Workload
-from shared.config import Config
 
-WAYS: Final[dict[str, Callable[[Config], Way]]] = {AdapterWay.name: AdapterWay, SidecarWay.name: SidecarWay}
-
-_OVERHEAD_SECONDS: Final = 180.0
-"""What a run may take beyond its sending: making messages, filling, draining. Longer means that it hangs."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,13 @@ class Runner:
     def __init__(self, plan: Plan, tell: Callable[[str], None]) -> None:
         self._plan = plan
         self._tell = tell
-        self.results = [Result(workload, way, messages) for workload, messages in plan.workloads for way in plan.ways]
+        self.results = [
+            Result(workload, way, messages)
+            for workload, largest in plan.workloads
+            for way in plan.ways
+            if way in workload.ways
+            for messages in workload.sizes(largest)
+        ]
         self.facts: dict[str, Any] = machine_facts(plan.folder)
 
     async def run(self) -> None:
@@ -62,10 +65,12 @@ class Runner:
                 for group in self._groups(way):
                     self._tell(f"run {number} of {self._plan.runs}: starting a deployment")
                     await self._run_group(group, way)
+        for workload, way in dict.fromkeys((each.workload, each.way) for each in self.results if each.workload.kept):
+            await self._run_kept([each for each in self.results if (each.workload, each.way) == (workload, way)])
 
     def _groups(self, way: str) -> list[list[Result]]:
         """Results that share a deployment."""
-        mine = [result for result in self.results if result.way == way]
+        mine = [result for result in self.results if result.way == way and not result.workload.kept]
         shared = [result for result in mine if not result.workload.own_deployment]
         alone = [[result] for result in mine if result.workload.own_deployment]
         return [shared, *alone] if shared else alone
@@ -83,9 +88,39 @@ class Runner:
             await deployment.stop()
             self.facts["store"] = await store_facts(deployment.config.adapter_store)
 
+    async def _run_kept(self, results: Sequence[Result]) -> None:
+        """Each result on a deployment of its own, made ready once; then round by round, in turn."""
+        async with contextlib.AsyncExitStack() as stack:
+            stages = []
+            for result in results:
+                self._tell(f"{result.workload.name} via {result.way}: a store of {result.messages:,} messages")
+                deployment = await stack.enter_async_context(
+                    Deployment(self._plan.folder, sidecars=result.way != AdapterWay.name)
+                )
+                stage = Stage(deployment, WAYS[result.way](deployment.config), result.messages, self._plan.seconds)
+                stages.append(stage)
+                await self._within(result.workload, stage, result.workload.ready(stage, self._tell))
+            for number in range(1, self._plan.runs + 1):
+                self._tell(f"run {number} of {self._plan.runs}: {results[0].workload.name} via {results[0].way}")
+                measured = [
+                    await self._measure(each.workload, stage) for each, stage in zip(results, stages, strict=True)
+                ]
+                for result, found in zip(results, measured, strict=True):
+                    ratios = compare(found.figures, measured[0].figures, result.workload.compared)
+                    result.runs.append(found.figures | ratios)
+                    result.faults += found.faults
+                if any(result.faults for result in results):
+                    break
+            await stages[0].deployment.stop()
+            self.facts["store"] = await store_facts(stages[0].deployment.config.adapter_store)
+
     async def _measure(self, workload: Workload, stage: Stage) -> Measured:
         try:
-            async with asyncio.timeout(stage.seconds + _OVERHEAD_SECONDS):
-                return await workload.run(stage)
+            return await self._within(workload, stage, workload.run(stage))
         except (Unexpected, OSError) as error:  # TimeoutError is an OSError
             return Measured({}, [f"{type(error).__name__}: {error}"])
+
+    async def _within(self, workload: Workload, stage: Stage, work: Awaitable[T]) -> T:
+        """What it gives, in a time that no working deployment needs; raises `TimeoutError`."""
+        async with asyncio.timeout(stage.seconds + workload.patience_seconds(stage.messages)):
+            return await work

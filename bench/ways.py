@@ -4,10 +4,10 @@ A way makes requests and reads answers; it sends nothing itself. What it makes b
 nothing: signatures hold for `SIGNATURE_AGE_SECONDS_MAX`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import orjson
 
@@ -160,6 +160,9 @@ class SidecarWay:
     def outcomes(self, request: Request, response: Response) -> list[SendOutcome]:
         """See `Way`."""
         return [_outcome(response.status, self.read(request, response))]
+
+
+WAYS: Final[dict[str, Callable[[Config], Way]]] = {AdapterWay.name: AdapterWay, SidecarWay.name: SidecarWay}
 
 
 def _success(response: Response) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""The workloads W1 to W8. Each starts with empty queues, and ends by counting what came out."""
+"""The workloads W1 to W9. Each starts with empty queues, and ends by counting what came out."""
 
 from typing import Final
 
 from bench.workloads.backlog import Backlog
 from bench.workloads.base import Measured, Stage, Workload
 from bench.workloads.broadcast import Broadcast
+from bench.workloads.capacity import Capacity
 from bench.workloads.latency import PacedLatency
 from bench.workloads.pruning import Pruning
 from bench.workloads.replaying import Replaying
@@ -20,6 +21,7 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     Restart(),
     Pruning(),
     Replaying(),
+    Capacity(),
 )
 
 __all__ = ["WORKLOADS", "Measured", "Stage", "Workload"]

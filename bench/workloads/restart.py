@@ -14,7 +14,7 @@ from bench.ways import Request, Unexpected, Way
 from bench.workloads.base import Measured, Stage, Workload
 from shared.names import ADAPTER, direct_channel
 
-_PROBE: Final = SENDERS[1]
+PROBE: Final = SENDERS[1]
 """Receives the first message after the restart. The backlog is another agent's, so it does not stand before that."""
 
 _RETRY_SECONDS: Final = 0.002
@@ -39,7 +39,7 @@ class Restart(Workload):
         start = time.perf_counter()
         await deployment.spawn(ADAPTER)
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            await _bring_one_through(way)
+            await bring_one_through(way)
         figures["restart_s"] = time.perf_counter() - start
         figures["adapter_rss_restarted_mb"] = deployment.rss_mb(ADAPTER)
         async with consumer(way, SINK, census) as sink:
@@ -49,14 +49,15 @@ class Restart(Workload):
         return Measured(figures, census.faults([SINK]))
 
 
-async def _bring_one_through(way: Way) -> None:
-    """Return when a fresh message was accepted, or queued by a sidecar, and has reached its receiver."""
-    message = make_message(SENDERS[0], direct_channel(_PROBE))
+async def bring_one_through(way: Way) -> str:
+    """Return when a fresh message was accepted, or queued by a sidecar, and has reached its receiver: its hand-over."""
+    message = make_message(SENDERS[0], direct_channel(PROBE))
     await _insist(way, SENDERS[0], lambda: way.send([message]))
     while True:
-        answer = await _insist(way, _PROBE, lambda: way.poll(_PROBE, 1, 1.0))
-        if any(taken["envelope"]["idempotency_key"] == message.key for taken in answer["messages"]):
-            return
+        answer = await _insist(way, PROBE, lambda: way.poll(PROBE, 1, 1.0))
+        for taken in answer["messages"]:
+            if taken["envelope"]["idempotency_key"] == message.key:
+                return str(taken["delivery_id"])
 
 
 async def _insist(way: Way, agent: str, make: Callable[[], Request]) -> dict[str, Any]:

@@ -50,23 +50,32 @@ def test_a_wrong_count_ends_with_1_and_says_what_is_wrong(run, arguments):
 
 def test_an_unknown_workload_or_way_is_wrong_use(run):
     """The words name what there is."""
-    for arguments in (("--workload", "W9"), ("--via", "telegraph")):
+    for arguments in (("--workload", "W99"), ("--via", "telegraph")):
         done = run(*arguments)
         assert done.exit_code == 2
         assert "choose of" in done.output
 
 
 def test_numbers_of_messages_reach_their_workloads(run):
-    """`--messages` is for W1 to W5, `--stored` for W6 to W8; what is left out is the workload's own number."""
+    """`--messages` is for W1 to W5, `--stored` for W6 to W9; what is left out is the workload's own number."""
     document = json.loads(run("--json", "--via", "adapter", "--messages", "7", "--stored", "9").stdout)
-    assert [result["messages"] for result in document["results"]] == [7] * 5 + [9] * 3
+    assert [result["messages"] for result in document["results"]] == [7] * 5 + [9] * 3 + [9]
     document = json.loads(run("--json", "--via", "adapter", "--quick").stdout)
-    assert [result["messages"] for result in document["results"]] == [one.messages_quick for one in WORKLOADS]
+    quick = [size for one in WORKLOADS for size in one.sizes(one.messages_quick)]
+    assert [result["messages"] for result in document["results"]] == quick
+
+
+def test_a_way_that_no_chosen_workload_has_is_wrong_use(run):
+    """The words name the ways that there are, instead of a table of nothing."""
+    done = run("--workload", "W9", "--via", "sidecar")
+    assert done.exit_code == 2
+    assert "via adapter" in done.output
 
 
 def test_results_have_a_row_each_in_the_table(run):
     """People see every workload both ways, with its figure whole."""
     lines = run().stdout.splitlines()
     rows = [line.split() for line in lines if line[:1] == "W" and line[2:3] == " "]
-    assert [row[:2] for row in rows] == [[one.name, way] for one in WORKLOADS for way in ("adapter", "sidecar")]
+    expected = [[one.name, way] for one in WORKLOADS for way in one.ways for _ in one.sizes(one.messages_default)]
+    assert [row[:2] for row in rows] == expected
     assert all(row[3] == "4" and row[-1] == "right" for row in rows)
