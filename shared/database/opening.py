@@ -64,6 +64,7 @@ async def open_database(
             raise Damage(lost)
         _judge(connection, library)
         plan(version_of(connection), migrations, is_new=is_empty(connection))  # refuses before anything is written
+        _write_log_again(path.with_name(path.name + "-wal"))
         _make(connection, tuning)
         database.page_checksums = _judge(connection, library)
         if database.page_checksums == "on" and application_id == 0:
@@ -144,6 +145,25 @@ def _create(path: Path) -> None:
     except FileExistsError:
         if path.is_symlink() or not path.is_file():
             raise ConfigurationFault(f"{path} is a symbolic link or a directory; a store is a plain file") from None
+
+
+def _write_log_again(log: Path) -> None:
+    """Have the disk take what was read from the log, byte for byte.
+
+    A sync that failed may have dropped commits that the system still serves from memory: no later sync writes them, and
+    a power cut would take them with all that was committed after them, since the log ends with the first frame that is
+    not right (https://wiki.postgresql.org/wiki/Fsync_Errors). Neither may they be copied into the database file first:
+    a log that is right up to them only would then lay older pages over newer ones. Who killed the process that saw the
+    error is not known here, so it is done for each log that was left behind.
+    """
+    if not log.exists():
+        return
+    with log.open("r+b") as file:
+        while block := file.read(len(_ZEROS)):
+            file.seek(-len(block), os.SEEK_CUR)
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _write_log_ahead(log: Path, size: int) -> None:

@@ -1,11 +1,14 @@
-"""`python -m tests.crash`: the whole sweep of both scenarios, and every mutant; `--share` takes a part of the cuts."""
+"""`python -m tests.crash`: the whole sweep of both scenarios, also where syncs fail, and every mutant; `--share` takes
+a part of the cuts.
+"""
 
 import argparse
+import itertools
 import sys
 import time
 
 from tests.crash import adapter, sidecar
-from tests.crash.mutants import MUTANTS
+from tests.crash.mutants import FAIL_SYNC_EVERY, MUTANTS
 from tests.crash.recording import record
 from tests.crash.sweep import Check, sweep
 
@@ -19,17 +22,22 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     failures = 0
-    for scenario, check in SCENARIOS.items():
-        began, recording = time.monotonic(), record(scenario)
+    for (scenario, check), every in itertools.product(SCENARIOS.items(), (0, 37)):
+        began, recording = time.monotonic(), record(scenario, fail_sync_every=every)
         done = sweep(recording, check, seed=asked.seed, share=asked.share)
         failures += bool(done.faults)
         print(
-            f"{scenario}: {recording.operations:,} operations, {done.cuts:,} cuts, {done.images:,} images, "
-            f"{len(done.faults)} faults, {time.monotonic() - began:.0f} s",
+            f"{scenario}: {recording.operations:,} operations ({recording.failed_syncs} syncs failed), "
+            f"{done.cuts:,} cuts, {done.images:,} images, {len(done.faults)} faults, {time.monotonic() - began:.0f} s",
             *done.faults, sep="\n  ", flush=True,
         )  # fmt: skip
     for mutant in MUTANTS:
-        noticed = [name for name, check in SCENARIOS.items() if sweep(record(name, mutant), check, faults_max=1).faults]
+        every = FAIL_SYNC_EVERY.get(mutant, 0)
+        noticed = [
+            name
+            for name, check in SCENARIOS.items()
+            if sweep(record(name, mutant, fail_sync_every=every), check, faults_max=1).faults
+        ]
         failures += not noticed
         print(f"{mutant}: noticed by {' and '.join(noticed) or 'nobody'}", flush=True)
     return 1 if failures else 0

@@ -25,6 +25,7 @@ from adapter.store.transaction import load_snapshot
 from shared.database import Tuning, transaction
 from shared.strict_json import decode_object
 from shared.times import MICROSECONDS
+from tests.crash.answering import answered
 from tests.crash.mutants import mutated
 from tests.crash.recording import tell
 from tests.support.clock import START_SECONDS
@@ -86,19 +87,23 @@ class Scenario:
             await self._submit(agent, [envelope])
 
     async def _submit(self, agent: str, envelopes: Sequence[dict[str, Any]]) -> None:
-        outcomes = await self._clients[agent].submit(*envelopes)
-        for envelope, outcome in zip(envelopes, outcomes, strict=True):
+        client = self._clients[agent]
+        body = {"envelopes": list(envelopes)}
+        answer = await answered(lambda: client.call("POST", "/link/v1/messages", body))
+        for envelope, outcome in zip(envelopes, answer.document["outcomes"], strict=True):
             assert outcome["code"] in (200, 201), outcome
-            answer = outcome["answer"]
+            place = outcome["answer"]
             self._tell(
                 kind="sent", sender=agent, key=envelope["idempotency_key"], payload=envelope["payload"],
-                channel=answer["channel"], sequence=answer["channel_sequence_id"],
-                agents=[recipient["agent"] for recipient in answer["recipients"]],
+                channel=place["channel"], sequence=place["channel_sequence_id"],
+                agents=[recipient["agent"] for recipient in place["recipients"]],
             )  # fmt: skip
 
     async def _poll(self) -> None:
         agent = self._rng.choice(("pm", "qa"))
-        for message in await self._clients[agent].poll(count=self._rng.randint(1, 5)):
+        client, body = self._clients[agent], {"wait": 0, "max": self._rng.randint(1, 5)}
+        answer = await answered(lambda: client.call("POST", "/link/v1/poll", body))
+        for message in answer.document["messages"]:
             self._held.append((agent, message))
             self._tell(kind="handed", agent=agent, attempt=message["attempt"], **_place(message))
 
@@ -106,7 +111,7 @@ class Scenario:
         if self._held:
             agent, message = self._held.pop(0)
             self._tell(kind="acking", agent=agent, **_place(message))
-            answer = await self._clients[agent].ack(message["delivery_id"])
+            answer = await answered(lambda: self._clients[agent].ack(message["delivery_id"]))
             if answer.status == 200:
                 self._tell(kind="settled", agent=agent, state=2, **_place(message))
 
@@ -119,7 +124,7 @@ class Scenario:
     async def _nack(self, mode: str) -> None:
         if self._held:
             agent, message = self._held.pop(self._rng.randrange(len(self._held)))
-            answer = await self._clients[agent].nack(message["delivery_id"], mode)
+            answer = await answered(lambda: self._clients[agent].nack(message["delivery_id"], mode))
             if answer.status == 200 and answer.document["status"] == "dead":
                 self._dead.append({"recipient": agent, **_item(message)})
                 self._tell(kind="settled", agent=agent, state=3, **_place(message))
@@ -127,7 +132,8 @@ class Scenario:
     async def _replay(self) -> None:
         if self._dead:
             item = self._dead.pop()
-            answer = await self._clients["orchestrator"].call("POST", "/link/v1/dead-letters/replay", {"items": [item]})
+            client, body = self._clients["orchestrator"], {"items": [item]}
+            answer = await answered(lambda: client.call("POST", "/link/v1/dead-letters/replay", body))
             if answer.status == 200 and answer.document["replayed"]:
                 self._tell(
                     kind="replayed", agent=item["recipient"], channel=item["channel"],

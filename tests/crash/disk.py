@@ -1,7 +1,9 @@
 """What a disk may hold when the power fails: all that was synced, and of the rest nothing, everything, or any part.
 
 A file's bytes are safe once the file was synced, its name once its folder was. Writes that were not synced may have
-reached the disk whole, in part by sectors, in any order, or not at all.
+reached the disk whole, in part by sectors, in any order, or not at all. A sync that fails has dropped what it should
+have written: the system serves it from memory until the power fails, and no later sync writes it
+(https://wiki.postgresql.org/wiki/Fsync_Errors).
 """
 
 import random
@@ -44,6 +46,9 @@ class Disk:
         elif record.operation is Operation.RENAME:
             self._names[record.data.decode()] = self._names.pop(record.path)
             self._moves.append(record)
+        elif record.operation is Operation.SYNC_FAILED:
+            if record.path in self._names:
+                self._names[record.path].pending.clear()
         elif record.operation is not Operation.SYNC:
             self._names[record.path].pending.append(record)
         elif record.path in self._names:

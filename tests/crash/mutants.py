@@ -3,10 +3,11 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 from unittest import mock
 
 import adapter.store.engine
+import shared.database.opening
 import sidecar.store.store
 from adapter.core.handing import Handing
 from shared.database import transaction
@@ -96,5 +97,9 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
     "sidecar-answers-first": lambda: _answers_first(sidecar.store.store),
     "outbox-emptied-first": _outbox_emptied_first,
     "processed-forgotten": _processed_forgotten,
+    "failed-sync-believed": lambda: mock.patch.object(shared.database.opening, "_write_log_again"),
 }
 """By name. `synchronous-normal` and `-off` are of both processes."""
+
+FAIL_SYNC_EVERY: Final = {"failed-sync-believed": 37}
+"""What breaks only where syncs fail."""

@@ -2,7 +2,8 @@
  *
  * Loaded by LD_PRELOAD. MULTICLAW_RECORD_DIR is the folder, MULTICLAW_RECORD_LOG the file to write to. A record is
  *     uint8 operation, uint32 length of the path, uint64 offset, uint64 length of the data, path, data
- * in the machine's byte order. What fails is not recorded. The operations are those of tests/crash/recording.py.
+ * in the machine's byte order. What fails is not recorded, but for syncs: with MULTICLAW_FAIL_SYNC_EVERY=N each Nth one
+ * is not made, and fails with EIO. The operations are those of tests/crash/recording.py.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,13 +21,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { CREATE = 1, WRITE, TRUNCATE, SYNC, UNLINK, RENAME };
+enum { CREATE = 1, WRITE, TRUNCATE, SYNC, UNLINK, RENAME, SYNC_FAILED };
 #define FILES_MAX 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *paths[FILES_MAX];
 static const char *folder;
 static int record_fd = -1;
+static unsigned long fail_every, syncs;
 
 static void put(const void *data, size_t length) {
     const char *at = data;
@@ -46,6 +48,8 @@ static void begin(void) {
     folder = getenv("MULTICLAW_RECORD_DIR");
     const char *log = getenv("MULTICLAW_RECORD_LOG");
     if (folder == NULL || log == NULL) abort();
+    const char *every = getenv("MULTICLAW_FAIL_SYNC_EVERY");
+    if (every != NULL) fail_every = strtoul(every, NULL, 10);
     int fd = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     record_fd = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 900); /* out of the way of small numbers */
     syscall(SYS_close, fd);
@@ -151,9 +155,22 @@ int ftruncate64(int fd, off64_t length) {
     RECORDED(fd, REAL(ftruncate64)(fd, length), TRUNCATE, (uint64_t)length, NULL, 0);
 }
 
-int fsync(int fd) { RECORDED(fd, REAL(fsync)(fd), SYNC, 0, NULL, 0); }
+/* One that fails leaves the page cache as it is: every reader sees what was written, and no later sync writes it. */
+static int sync_file(int fd, int (*real)(int)) {
+    const char *path = path_of(fd);
+    if (path == NULL) return real(fd);
+    pthread_mutex_lock(&lock);
+    int fails = fail_every > 0 && ++syncs % fail_every == 0;
+    int result = fails ? -1 : real(fd);
+    if (fails || result == 0) SAVING_ERRNO(record(fails ? SYNC_FAILED : SYNC, path, 0, NULL, 0));
+    pthread_mutex_unlock(&lock);
+    if (fails) errno = EIO;
+    return result;
+}
 
-int fdatasync(int fd) { RECORDED(fd, REAL(fdatasync)(fd), SYNC, 0, NULL, 0); }
+int fsync(int fd) { return sync_file(fd, REAL(fsync)); }
+
+int fdatasync(int fd) { return sync_file(fd, REAL(fdatasync)); }
 
 int unlink(const char *path) {
     int result = REAL(unlink)(path);

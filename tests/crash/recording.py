@@ -33,6 +33,7 @@ class Operation(IntEnum):
     SYNC = 4
     UNLINK = 5
     RENAME = 6
+    SYNC_FAILED = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,11 @@ class Recording:
         """How many changes of the disk."""
         return sum(isinstance(step, Record) for step in self.steps)
 
+    @property
+    def failed_syncs(self) -> int:
+        """How many syncs were made to fail."""
+        return sum(isinstance(step, Record) and step.operation is Operation.SYNC_FAILED for step in self.steps)
+
 
 def tell(folder: Path, promise: dict[str, Any]) -> None:
     """In a scenario: this has just been promised."""
@@ -64,8 +70,8 @@ def tell(folder: Path, promise: dict[str, Any]) -> None:
     os.close(descriptor)
 
 
-def record(scenario: str, mutant: str = "") -> Recording:
-    """Run `python -m tests.crash.SCENARIO FOLDER MUTANT` under the recorder."""
+def record(scenario: str, mutant: str = "", *, fail_sync_every: int = 0) -> Recording:
+    """Run `python -m tests.crash.SCENARIO FOLDER MUTANT` under the recorder; each so many syncs one fails, 0: none."""
     with tempfile.TemporaryDirectory(prefix="mc-", dir="/tmp") as folder:
         log = Path(folder) / "record"
         work = Path(folder) / "work"
@@ -75,6 +81,7 @@ def record(scenario: str, mutant: str = "") -> Recording:
             "LD_PRELOAD": str(_library()),
             "MULTICLAW_RECORD_DIR": str(work / "state"),
             "MULTICLAW_RECORD_LOG": str(log),
+            "MULTICLAW_FAIL_SYNC_EVERY": str(fail_sync_every),
         }
         done = subprocess.run(  # noqa: S603 - our own module
             [sys.executable, "-m", f"tests.crash.{scenario}", str(work), mutant],

@@ -19,6 +19,7 @@ import sidecar.store.store
 from shared.database import Tuning, open_database
 from shared.strict_json import decode_object
 from sidecar.app import application
+from tests.crash.answering import answered
 from tests.crash.mutants import mutated
 from tests.crash.recording import tell
 from tests.support.agent_client import AgentClient
@@ -91,20 +92,21 @@ class Scenario:
         size = self._rng.choice((10, 500, 5_000))
         payload = {"n": next(self._numbers), "text": self._rng.randbytes(size).hex()}
         key = new_key()
-        answer = await self._client.send("product", payload=payload, idempotency_key=key)
+        answer = await answered(lambda: self._client.send("product", payload=payload, idempotency_key=key))
         assert answer.status in (201, 202), answer
         if answer.status == 202:
             self._tell(kind="queued", key=key, payload=payload)
 
     async def _poll(self) -> None:
-        answer = await self._client.poll(count=3)
+        answer = await answered(lambda: self._client.poll(count=3))
         if answer.status == 200:
             self._held += answer.document["messages"]
 
     async def _ack(self) -> None:
         if self._held:
             message = self._held.pop(0)
-            answer = await self._client.call("POST", "/v1/messages/ack", {"delivery_ids": [message["delivery_id"]]})
+            body = {"delivery_ids": [message["delivery_id"]]}
+            answer = await answered(lambda: self._client.call("POST", "/v1/messages/ack", body))
             assert answer.status == 200, answer
             envelope = message["envelope"]
             self._tell(
