@@ -1,9 +1,5 @@
 """The ways to tell a human: an entry in the journal, a configured command, a configured webhook."""
 
-import asyncio
-import contextlib
-import os
-import signal
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -12,6 +8,7 @@ import aiohttp
 from adapter.core.notice import Notice
 from adapter.notifier import NotToldError, Tell
 from shared.escalation import Escalation
+from shared.hook_command import HookFailed, run_hook
 from shared.journal import Entry, Journal
 from shared.journal_events import GOVERNOR_ESCALATION
 from shared.strict_json import encode
@@ -37,25 +34,11 @@ async def _record(journal: Journal, notice: Notice) -> None:
 
 
 async def _run(command: list[str], notice: Notice, seconds: float) -> None:
-    """The notice as JSON on its standard input, with no shell. Past its time it is killed, with all it started."""
+    """The notice as JSON on its standard input."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
-        )
-    except OSError as error:
-        raise NotToldError(f"{command[0]} cannot be started: {error.strerror}") from error
-    try:
-        async with asyncio.timeout(seconds):
-            await process.communicate(encode(notice.document()))
-    except TimeoutError as error:
-        raise NotToldError(f"{command[0]} took longer than {seconds:g} s") from error
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-    if process.returncode:
-        raise NotToldError(f"{command[0]} ended with status {process.returncode}")
+        await run_hook(command, encode(notice.document()), seconds)
+    except HookFailed as failure:
+        raise NotToldError(str(failure)) from failure
 
 
 async def _post(url: str, notice: Notice, seconds: float) -> None:

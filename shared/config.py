@@ -25,6 +25,7 @@ from shared.limits import (
 )
 from shared.names import ADAPTER, RESERVED, direct_channel, hint, is_name
 from shared.section import Section
+from shared.watching import Watching
 
 EXIT_CONFIGURATION: Final = 78
 """`EX_CONFIG` of sysexits.h: a restart will not mend it, so systemd must not try."""
@@ -213,6 +214,7 @@ class Config(Membership):
     rates: dict[str, Rate] = Field(default_factory=dict)
     escalation: Escalation = Escalation()
     integrity: Integrity = Integrity()
+    watch: Watching = Watching()
 
     @model_validator(mode="after")
     def _rates(self) -> Self:
@@ -252,6 +254,11 @@ class Config(Membership):
     def adapter_store(self) -> Path:
         """The adapter's database."""
         return self.adapter_state / "store.db"
+
+    @property
+    def watch_state(self) -> Path:
+        """Where the watcher keeps how far it has read, and what it has still to tell."""
+        return self.paths.state / "watch"
 
     @property
     def adapter_socket(self) -> Path:
@@ -364,6 +371,7 @@ def _keys_beside(where: tuple[str | int, ...]) -> list[str]:
         "rates": Rate,
         "escalation": Escalation,
         "integrity": Integrity,
+        "watch": Watching,
         "agents": Agent,
         "channels": Channel,
     }

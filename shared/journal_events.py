@@ -6,7 +6,10 @@ that `journalctl -x` says what each entry means and what to do.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
+
+Writer = Literal["adapter", "sidecar", "failure", "watch"]
+"""A program of ours that writes to the journal; `failure` is the unit that tells what systemd has given up on."""
 
 CRITICAL: Final = 2
 NOTICE: Final = 5
@@ -15,13 +18,17 @@ NOTICE: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class JournalEvent:
-    """A kind of entry. `message_id` is 128 random bits as systemd writes them, 32 hex digits (sd_journal_print(3))."""
+    """A kind of entry. `message_id` is 128 random bits as systemd writes them, 32 hex digits (sd_journal_print(3)).
+
+    `writers` are the only ones who may say it: from anybody else the watcher does not believe it.
+    """
 
     name: str
     message_id: str
     title: str
     help: str
     priority: int = CRITICAL
+    writers: tuple[Writer, ...] = ("adapter", "sidecar")
 
 
 EMERGENCY: Final = JournalEvent(
@@ -30,6 +37,7 @@ EMERGENCY: Final = JournalEvent(
     "An agent calls for help",
     "The agent @MULTICLAW_AGENT@ raised an emergency of the kind @MULTICLAW_KIND@. The message and the details\n"
     "are the agent's own words; who wrote them is told by _UID and _SYSTEMD_UNIT, which journald itself fills in.",
+    writers=("sidecar",),
 )
 BREAKER_OPEN_TOO_LONG: Final = JournalEvent(
     "breaker-open-too-long",
@@ -38,6 +46,7 @@ BREAKER_OPEN_TOO_LONG: Final = JournalEvent(
     "What the agent @MULTICLAW_AGENT@ sends waits in its outbox, and nothing reaches it.\n\n"
     "See how the adapter is: systemctl status multiclaw-adapter. If its start limit was hit, mend the cause and\n"
     "start it again: systemctl reset-failed multiclaw-adapter && systemctl start multiclaw-adapter.",
+    writers=("sidecar",),
 )
 OUTBOX_NEARLY_FULL: Final = JournalEvent(
     "outbox-nearly-full",
@@ -45,6 +54,7 @@ OUTBOX_NEARLY_FULL: Final = JournalEvent(
     "A sidecar's outbox is nearly full",
     "Nine tenths of the places for sends of @MULTICLAW_AGENT@ are taken. Once all are, its sends are refused.\n\n"
     "Bring the adapter back: the outbox drains by itself.",
+    writers=("sidecar",),
 )
 OUTBOX_FULL: Final = JournalEvent(
     "outbox-full",
@@ -52,6 +62,7 @@ OUTBOX_FULL: Final = JournalEvent(
     "A sidecar's outbox is full",
     "Sends of @MULTICLAW_AGENT@ are refused with 503 until the adapter is back. What was accepted is kept.\n\n"
     "Bring the adapter back: the outbox drains by itself.",
+    writers=("sidecar",),
 )
 BAD_SIGNATURE: Final = JournalEvent(
     "bad-signature",
@@ -60,6 +71,7 @@ BAD_SIGNATURE: Final = JournalEvent(
     "The sidecar of @MULTICLAW_AGENT@ refused it. Either the keys of the two differ, or something else speaks at the\n"
     "adapter's socket.\n\n"
     "Look at what listens there, and at the key files; see the details for what was refused.",
+    writers=("sidecar",),
 )
 DISK_TROUBLE: Final = JournalEvent(
     "disk-trouble",
@@ -75,6 +87,7 @@ STORE_DAMAGED: Final = JournalEvent(
     "The adapter serves nothing until it is mended; sends wait in the sidecars' outboxes. The message names the file\n"
     "and what is wrong with it; no byte of it was changed.\n\n"
     "Look at the disk and the memory of this host, and keep the folder of the store as it is.",
+    writers=("adapter",),
 )
 CLEARED: Final = JournalEvent(
     "cleared",
@@ -88,6 +101,7 @@ GOVERNOR_ESCALATION: Final = JournalEvent(
     "247995446be84c29b2b9f5cb1cb61c0d",
     "The Human Governor is asked to decide",
     "The adapter escalates what no agent may decide. The details say what it is about.",
+    writers=("adapter",),
 )
 START_LIMIT_HIT: Final = JournalEvent(
     "start-limit-hit",
@@ -96,6 +110,35 @@ START_LIMIT_HIT: Final = JournalEvent(
     "@MULTICLAW_KIND@ does not run and will not be started again by itself. Sends wait in the sidecars' outboxes.\n\n"
     "Find the cause: journalctl -u @MULTICLAW_KIND@. Then:\n"
     "systemctl reset-failed @MULTICLAW_KIND@ && systemctl start @MULTICLAW_KIND@.",
+    writers=("failure",),
+)
+
+WATCH_GAP: Final = JournalEvent(
+    "watch-gap",
+    "bcbecf7c00b24a72a30b09bacbbafbc7",
+    "The watcher may have missed entries",
+    "Entries were removed from the journal, or could not be read, before the watcher had seen them. It goes on with\n"
+    "the oldest one that is kept.\n\n"
+    "Look for what was raised meanwhile: multiclaw status, multiclaw governor inbox. If the watcher did not run for\n"
+    "long, find out why; if the journal keeps too little, give it more room: SystemMaxUse= in journald.conf(5).",
+    writers=("watch",),
+)
+WATCH_FORGED: Final = JournalEvent(
+    "watch-forged",
+    "77e5fa820842416abd49c5e9aec29571",
+    "Somebody wrote entries in the name of Multiclaw",
+    "The journal holds an entry under one of our message ids whose writer may not say so; it raised no alarm. The\n"
+    "details name the user and the unit, as journald itself knows them. Told once for each user.\n\n"
+    "Find out what runs there: journalctl _UID=NUMBER.",
+    writers=("watch",),
+)
+WATCH_UNDELIVERED: Final = JournalEvent(
+    "watch-undelivered",
+    "43cf025a3138426a96d14b2794bc7cf6",
+    "An alarm could not be handed on",
+    "The watcher has given up telling of an alarm by @MULTICLAW_KIND@. The details hold the reason and the alarm.\n\n"
+    "Mend what is named; the alarm itself is not told again.",
+    writers=("watch",),
 )
 
 EVENTS: Final = (
@@ -109,6 +152,9 @@ EVENTS: Final = (
     GOVERNOR_ESCALATION,
     START_LIMIT_HIT,
     STORE_DAMAGED,
+    WATCH_GAP,
+    WATCH_FORGED,
+    WATCH_UNDELIVERED,
 )
 
 

@@ -25,6 +25,7 @@ _VERBS: Final = {
     "adapter": "multiclaw.cli.processes",
     "sidecar": "multiclaw.cli.processes",
     "wait-ready": "multiclaw.cli.readiness",
+    "watch": "multiclaw.cli.watch",
     "install-units": "multiclaw.cli.units",
     "bench": "bench.command",
 }

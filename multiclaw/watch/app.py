@@ -1,0 +1,104 @@
+"""Wiring, in one place: a configuration in, a running watcher out."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from multiclaw.units import by_systemd
+from multiclaw.watch.core.alarm import Alarm
+from multiclaw.watch.core.trust import MESSAGE_IDS, Trust
+from multiclaw.watch.emergency_files import folders_of
+from multiclaw.watch.journal_reader import JournalReader, closed_files, is_there
+from multiclaw.watch.outbox import Outbox
+from multiclaw.watch.progress import Progress
+from multiclaw.watch.watcher import Watcher
+from multiclaw.watch.ways import ways_of
+from shared.clock import Clock
+from shared.config import Config, ConfigurationFault
+from shared.database.lock import StoreLock
+from shared.journal import Journal
+from shared.service_manager import Standing, announced
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked of a watcher: from which time on (None: where the last one ended, at first what comes now), and
+    whether it tells and remembers, or only shows."""
+
+    since_us: int | None = None
+    only_show: bool = False
+
+
+@asynccontextmanager
+async def watching(config: Config, wish: Wish, show: Callable[[Alarm], None]) -> AsyncIterator[Watcher]:
+    """Watch until the block ends. Raises `ConfigurationFault`, or `JournalUnavailable` where libsystemd is missing."""
+    clock, folder = Clock(), config.watch_state
+    reader = JournalReader(MESSAGE_IDS)
+    _say_what_is_not_seen()
+    async with AsyncExitStack() as stack:
+        outbox, progress = None, Progress(clock.wall_us(), from_now=True)
+        if not wish.only_show:
+            stack.callback(_locked(folder).release)
+            journal = Journal("multiclaw-watch", folder, clock)
+            outbox, progress = _kept(config, folder, journal, clock)
+        if wish.since_us is not None:
+            progress.begin_at(wish.since_us)
+        watcher = Watcher(Trust(by_systemd(config), os.geteuid()), progress, show, clock, outbox)
+        if outbox is not None:
+            await stack.enter_async_context(outbox.telling(watcher.begun))
+        await stack.enter_async_context(
+            _running([watcher.follow_journal(reader), watcher.follow_files(folders_of(config, folder))])
+        )
+        await stack.enter_async_context(announced(lambda: _standing(watcher, outbox)))
+        yield watcher
+
+
+def _kept(config: Config, folder: Path, journal: Journal, clock: Clock) -> tuple[Outbox, Progress]:
+    try:
+        outbox = Outbox(folder, ways_of(config), journal, clock, config.watch.give_up_hours)
+        return outbox, Progress.load(folder, clock.wall_us())
+    except OSError as error:
+        raise ConfigurationFault(f"the watcher cannot keep its place: {error}") from error
+
+
+def _locked(folder: Path) -> StoreLock:
+    try:
+        return StoreLock(folder)
+    except OSError as error:
+        raise ConfigurationFault(f"the watcher cannot keep its place: {error}") from error
+    except ConfigurationFault as fault:
+        raise ConfigurationFault(f"{fault}; to look on beside it, add: --only-show") from fault
+
+
+@asynccontextmanager
+async def _running(works: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    tasks = {asyncio.create_task(work) for work in works}
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def _standing(watcher: Watcher, outbox: Outbox | None) -> Standing:
+    """Not ready until the tail has begun. A journal that cannot be read is waited for: its trouble may be the alarm."""
+    return Standing(None if watcher.begun.is_set() or outbox is None else watcher.trouble)
+
+
+def _say_what_is_not_seen() -> None:
+    if not is_there():
+        _log.warning("no-journal: this host keeps none now; only what processes wrote to their own files is seen")
+    for path in closed_files():
+        _log.warning(
+            "journal-closed: %s cannot be read, so only entries of this user are seen; "
+            "as root: adduser USER systemd-journal",
+            path,
+        )

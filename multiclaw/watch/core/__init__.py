@@ -1,0 +1,1 @@
+"""What the watcher decides: pure, so no journal, no file and no clock is touched here."""

@@ -1,0 +1,1 @@
+"""The watcher with real files, commands and sockets, and a journal that the test writes."""

@@ -1,0 +1,50 @@
+"""`multiclaw watch` in the box, for a deployment that systemd does not run, with its output in a file."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.systemd.box import Box
+from tests.systemd.installation import MULTICLAW
+from tests.systemd.installed import until
+
+FOLDER = "/run/watched"
+UNIT = "watched.service"
+
+
+class WatchProcess:
+    """A deployment of root's own, and its watcher, started as often as a test likes."""
+
+    def __init__(self, box: Box) -> None:
+        self._box = box
+        box.run(MULTICLAW, "init", "--dir", FOLDER)
+        box.write(f"{FOLDER}/out", "")
+
+    @contextmanager
+    def running(self, *options: str) -> Iterator[None]:
+        """Watch, from when it says that it is ready until the block ends; it ends by SIGKILL."""
+        settings = [f"--property=StandardOutput=append:{FOLDER}/out", f"--property=StandardError=append:{FOLDER}/err"]
+        command = [MULTICLAW, "watch", "--json", "--config", f"{FOLDER}/multiclaw.toml", *options]
+        self._box.run("systemd-run", "--quiet", f"--unit={UNIT}", "--service-type=notify", *settings, *command)
+        try:
+            yield
+        finally:
+            self._box.run("systemctl", "kill", "--signal=KILL", UNIT)
+            until(lambda: self._state() == "failed", "it is dead")
+            self._box.run("systemctl", "reset-failed", UNIT)
+
+    def _state(self) -> str:
+        return self._box.run("systemctl", "show", "--property=ActiveState", "--value", UNIT).stdout.strip()
+
+    def shown(self) -> list[dict[str, Any]]:
+        """Every alarm that was printed, by all of them."""
+        return [json.loads(line) for line in self._box.path(f"{FOLDER}/out").read_text().splitlines()]
+
+    def kinds(self, prefix: str) -> list[str]:
+        """The kinds of alarms that were printed, of those that begin so, in order."""
+        return [alarm["kind"] for alarm in self.shown() if alarm["kind"].startswith(prefix)]
+
+    def log(self) -> str:
+        """What it wrote on standard error."""
+        return self._box.path(f"{FOLDER}/err").read_text()
