@@ -3,8 +3,8 @@
 from shared.database.backup import verify_backup, write_backup
 from shared.database.checksums import library_checksums
 from shared.database.connection import Database, transaction
-from shared.database.damage import Damage, is_damage
-from shared.database.examination import describe_damage
+from shared.database.damage import Damage, is_certain, is_damage
+from shared.database.examination import describe_damage, doubt
 from shared.database.library import SQLITE_VERDICT, SQLITE_VERSION, SqliteError
 from shared.database.lock import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.database.log_mark import read_missing
@@ -29,7 +29,9 @@ __all__ = [
     "Tuning",
     "Verdict",
     "describe_damage",
+    "doubt",
     "give_back",
+    "is_certain",
     "is_damage",
     "library_checksums",
     "load_migrations",

@@ -1,4 +1,8 @@
-"""Which errors prove that a store is damaged. All others may pass: a disk that is full, busy, failing, or read-only."""
+"""Which errors prove that a store is damaged. All others may pass: a disk that is full, busy, failing, or read-only.
+
+A wrong checksum is proof by itself. `SQLITE_CORRUPT` and `SQLITE_NOTADB` are proof where the disk gives what it is asked
+for: SQLite says `SQLITE_CORRUPT` also when a read fails with EIO (`SQLITE_IOERR_CORRUPTFS` in its source).
+"""
 
 from typing import Final
 
@@ -12,8 +16,15 @@ class Damage(Exception):  # noqa: N818 - what it is
     """What is wrong with a store that SQLite itself would serve."""
 
 
+def is_certain(error: BaseException) -> bool:
+    """Whether `error` proves damage whatever the disk does meanwhile."""
+    return isinstance(error, Damage) or getattr(error, "sqlite_errorcode", None) == _IOERR_DATA
+
+
 def is_damage(error: BaseException) -> bool:
-    """Whether `error` is proof: nothing but a repair mends it, and opening again would only serve what is left."""
+    """Whether `error` is proof on a disk that can be read: nothing but a repair mends it, and opening again would only
+    serve what is left.
+    """
     code = getattr(error, "sqlite_errorcode", None)
     if not isinstance(code, int):
         return isinstance(error, Damage)

@@ -18,6 +18,8 @@ from shared.database import (
     Database,
     SqliteError,
     describe_damage,
+    doubt,
+    is_certain,
     is_damage,
     load_migrations,
     open_database,
@@ -39,7 +41,8 @@ _PATIENCE_SECONDS: Final = 2.0
 class Store:
     """Runs units. `fault` tells what the last write failed with, or is `None`.
 
-    Once an error has proved that the store is damaged, nothing is taken or given any more.
+    Once a wrong page has proved that the store is damaged, nothing is taken or given any more. What SQLite calls
+    malformed may be a disk that fails to read: it is trouble that may pass, and the next start finds out.
     """
 
     def __init__(self, database: Database) -> None:
@@ -109,7 +112,7 @@ class Store:
             raise self._unavailable(self._damage)
 
     def _unavailable(self, error: Exception) -> Problem:
-        if is_damage(error):
+        if is_certain(error):
             self._damage = error
             detail = f"The sidecar's own store is damaged: {error}. Its files are kept as they are; it needs a repair."
         else:
@@ -129,13 +132,14 @@ class Store:
 async def open_store(path: Path) -> AsyncIterator[Store]:
     """The store at `path`, made if absent; closed, with everything queued committed, at the end.
 
-    Raises `ConfigurationFault` for one that is damaged: starting again would not mend it.
+    Raises `ConfigurationFault` for one that is damaged: starting again would not mend it. A disk that fails to read is
+    no damage, and raises what SQLite raised.
     """
     schema = resources.files("sidecar.store").joinpath("schema.sql").read_text(encoding="utf-8")
     try:
         store = Store(await open_database(path, schema, migrations=load_migrations("sidecar.store")))
     except Exception as error:
-        if not is_damage(error):
+        if not is_damage(error) or await asyncio.to_thread(doubt, path, error):
             raise
         description = await asyncio.to_thread(describe_damage, path, error)
         raise ConfigurationFault(f"the store is damaged: {description}") from error

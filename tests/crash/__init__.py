@@ -1,7 +1,6 @@
 """The crash laboratory: what is left on the disk when the power fails, after every single operation on it.
 
-    recorder.c  loaded into a process by LD_PRELOAD: every change of the files under one folder, in order
-    recording   runs a scenario under the recorder, and reads what it recorded
+    recording   runs a scenario on a disk that notes every change (`tests/support/diskshim.c`), and reads the notes
     disk        what a disk may hold when the power fails at that moment
     adapter     the scenario of the adapter, and what must be found of it afterwards
     sidecar     the same of a sidecar

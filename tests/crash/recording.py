@@ -1,11 +1,10 @@
 """Recordings: what a scenario did to its files, and what it had promised by then.
 
-A scenario runs as a process of its own under the recorder. What it has promised to somebody it writes down with `tell`
-the moment it is promised; since that is a write like any other, the recording holds promises and disk operations in
+A scenario runs as a process of its own, on a disk that notes every change. What it promises to somebody it writes down
+with `tell` at that moment; since that is a write like any other, the recording holds promises and disk operations in
 one order.
 """
 
-import functools
 import json
 import os
 import struct
@@ -18,14 +17,15 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-_SOURCE = Path(__file__).with_name("recorder.c")
+from tests.support.diskshim import watched
+
 _HEAD = struct.Struct("=BIQQ")
 _PROMISES = "promises"
 _SECONDS_MAX = 120
 
 
 class Operation(IntEnum):
-    """As in `recorder.c`."""
+    """As in `tests/support/diskshim.c`."""
 
     CREATE = 1
     WRITE = 2
@@ -71,17 +71,16 @@ def tell(folder: Path, promise: dict[str, Any]) -> None:
 
 
 def record(scenario: str, mutant: str = "", *, fail_sync_every: int = 0) -> Recording:
-    """Run `python -m tests.crash.SCENARIO FOLDER MUTANT` under the recorder; each so many syncs one fails, 0: none."""
+    """Run `python -m tests.crash.SCENARIO FOLDER MUTANT`, noted; each so many syncs one fails, 0: none."""
     with tempfile.TemporaryDirectory(prefix="mc-", dir="/tmp") as folder:
         log = Path(folder) / "record"
         work = Path(folder) / "work"
         (work / "state").mkdir(parents=True)
         environment = {
             **os.environ,
-            "LD_PRELOAD": str(_library()),
-            "MULTICLAW_RECORD_DIR": str(work / "state"),
-            "MULTICLAW_RECORD_LOG": str(log),
-            "MULTICLAW_FAIL_SYNC_EVERY": str(fail_sync_every),
+            **watched(work / "state"),
+            "MULTICLAW_DISK_RECORD": str(log),
+            "MULTICLAW_DISK_FAIL_SYNC_EVERY": str(fail_sync_every),
         }
         done = subprocess.run(  # noqa: S603 - our own module
             [sys.executable, "-m", f"tests.crash.{scenario}", str(work), mutant],
@@ -89,15 +88,6 @@ def record(scenario: str, mutant: str = "", *, fail_sync_every: int = 0) -> Reco
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-4000:]
         return Recording(list(_steps(log.read_bytes(), work / "state")))
-
-
-@functools.cache
-def _library() -> Path:
-    """The recorder, compiled once for this process."""
-    built = Path(tempfile.mkdtemp(prefix="mc-recorder-")) / "recorder.so"
-    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(built), str(_SOURCE), "-ldl", "-lpthread"]
-    subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS_MAX)  # noqa: S603 - our own source
-    return built
 
 
 def _steps(log: bytes, folder: Path) -> Iterator[Record | dict[str, Any]]:

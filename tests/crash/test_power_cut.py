@@ -12,7 +12,7 @@ from tests.crash.recording import Operation, Record, record
 from tests.crash.sweep import Check, sweep
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the recorder needs a C compiler: apt install gcc"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="the disk between needs a C compiler: apt install gcc"),
     pytest.mark.timeout(300),
 ]
 

@@ -58,6 +58,19 @@ async def start(short_folder: Path) -> AsyncIterator[Callable[..., Awaitable[Lin
 
 
 @pytest.fixture
+async def make_link(short_folder: Path) -> AsyncIterator[Callable[..., Awaitable[Link]]]:
+    """Make a deployment whose adapter runs with these variables, and looks after its disk four times a second."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def make(environment: dict[str, str]) -> Link:
+            link = await stack.enter_async_context(Link(short_folder, {"store_probe_seconds": 0.25}))
+            await link.start_adapter(environment)
+            return link
+
+        yield make
+
+
+@pytest.fixture
 async def near(short_folder: Path) -> AsyncIterator[Link]:
     """The same adapter on the same kind of socket, within this process: starting it costs a tenth."""
     async with Link(short_folder) as deployment, adapter(deployment.config):

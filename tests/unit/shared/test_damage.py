@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from shared.config import ConfigurationFault
-from shared.database import Damage, is_damage
+from shared.database import Damage, doubt, is_certain, is_damage
 from shared.database.checksums import APPLICATION_ID, judge_store
 from shared.database.log_mark import Mark, lost_commits, parse_mark, parse_salts
 
@@ -35,6 +35,19 @@ def test_what_may_pass_is_no_proof(code):
     """
     assert not is_damage(failing(code))
     assert not is_damage(OSError(5, "words"))
+
+
+def test_malformed_is_proof_only_on_a_disk_that_can_be_read(tmp_path):
+    """SQLite says so of reads that fail with EIO; a wrong checksum is proof whatever the disk does."""
+    store = tmp_path / "store.db"
+    store.write_bytes(b"bytes")
+    assert doubt(store, failing(11)) is None
+    store.with_name("store.db-wal").mkdir()  # not even root can read it
+    assert "Is a directory" in (doubt(store, failing(11)) or "")
+    assert not is_certain(failing(11))
+    for proof in (failing(8202), Damage("words")):
+        assert is_certain(proof)
+        assert doubt(store, proof) is None
 
 
 def test_judging_a_store():

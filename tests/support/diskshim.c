@@ -1,9 +1,13 @@
-/* Records every change that a process makes to the files under one folder, in order, with its bytes.
+/* Stands between a process and the disk, loaded by LD_PRELOAD. MULTICLAW_DISK_DIR is the folder whose files it watches.
  *
- * Loaded by LD_PRELOAD. MULTICLAW_RECORD_DIR is the folder, MULTICLAW_RECORD_LOG the file to write to. A record is
+ * It records, where MULTICLAW_DISK_RECORD names a file to write to: every change of those files, in order, with its
+ * bytes. A record is
  *     uint8 operation, uint32 length of the path, uint64 offset, uint64 length of the data, path, data
- * in the machine's byte order. What fails is not recorded, but for syncs: with MULTICLAW_FAIL_SYNC_EVERY=N each Nth one
- * is not made, and fails with EIO. The operations are those of tests/crash/recording.py.
+ * in the machine's byte order. What fails is not recorded, but for syncs: with MULTICLAW_DISK_FAIL_SYNC_EVERY=N each
+ * Nth one is not made, and fails with EIO. The operations are those of tests/crash/recording.py.
+ *
+ * It makes operations fail or hang while the process runs, as the page says that MULTICLAW_DISK_FAULT names, a file of
+ * sizeof(struct fault) bytes that a test writes to (tests/support/failing_disks.py).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -29,6 +34,15 @@ static char *paths[FILES_MAX];
 static const char *folder;
 static int record_fd = -1;
 static unsigned long fail_every, syncs;
+
+enum { FAIL_WRITE = 1, FAIL_SYNC = 2, FAIL_OPEN = 4, FAIL_READ = 8, FAIL_TRUNCATE = 16, HALF_WRITE = 32 };
+struct fault {
+    uint32_t operations; /* of the above */
+    int32_t error;       /* errno; 0: they hang until the page says otherwise */
+    uint32_t hits;       /* operations that it has met */
+    char suffix[52];     /* of the files that it is for; empty: all */
+};
+static volatile struct fault *fault;
 
 static void put(const void *data, size_t length) {
     const char *at = data;
@@ -44,19 +58,43 @@ static void put(const void *data, size_t length) {
 }
 
 static void begin(void) {
-    if (record_fd >= 0) return;
-    folder = getenv("MULTICLAW_RECORD_DIR");
-    const char *log = getenv("MULTICLAW_RECORD_LOG");
-    if (folder == NULL || log == NULL) abort();
-    const char *every = getenv("MULTICLAW_FAIL_SYNC_EVERY");
+    static int begun;
+    if (begun) return;
+    begun = 1;
+    folder = getenv("MULTICLAW_DISK_DIR");
+    if (folder == NULL) abort();
+    const char *every = getenv("MULTICLAW_DISK_FAIL_SYNC_EVERY");
     if (every != NULL) fail_every = strtoul(every, NULL, 10);
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    record_fd = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 900); /* out of the way of small numbers */
-    syscall(SYS_close, fd);
-    if (record_fd < 0) abort();
+    const char *log = getenv("MULTICLAW_DISK_RECORD");
+    if (log != NULL) {
+        int fd = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        record_fd = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 900); /* out of the way of small numbers */
+        syscall(SYS_close, fd);
+        if (record_fd < 0) abort();
+    }
+    const char *page = getenv("MULTICLAW_DISK_FAULT");
+    if (page != NULL) {
+        int fd = (int)syscall(SYS_openat, AT_FDCWD, page, O_RDWR | O_CLOEXEC);
+        fault = mmap(NULL, sizeof *fault, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        syscall(SYS_close, fd);
+        if (fault == MAP_FAILED) abort();
+    }
+}
+
+/* Whether `operation` on a watched file is to fail; errno says how. */
+static int fails(uint32_t operation, const char *path) {
+    if (fault == NULL) return 0;
+    size_t length = strlen((const char *)fault->suffix), whole = strlen(path);
+    if (length > whole || strcmp(path + whole - length, (const char *)fault->suffix) != 0) return 0;
+    if (!(fault->operations & operation)) return 0;
+    __atomic_add_fetch(&fault->hits, 1, __ATOMIC_SEQ_CST);
+    while ((fault->operations & operation) && fault->error == 0 && operation != HALF_WRITE) usleep(5000);
+    errno = fault->error;
+    return (fault->operations & operation) != 0;
 }
 
 static void record(uint8_t operation, const char *path, uint64_t offset, const void *data, uint64_t length) {
+    if (record_fd < 0) return;
     uint32_t path_length = (uint32_t)strlen(path);
     put(&operation, sizeof operation);
     put(&path_length, sizeof path_length);
@@ -95,6 +133,8 @@ static void opened(int fd, const char *path, int flags, int existed) {
             mode = va_arg(rest, mode_t);                                              \
             va_end(rest);                                                             \
         }                                                                             \
+        int writes = (flags & O_ACCMODE) != O_RDONLY;                                 \
+        if (inside(path_argument) && fails(writes ? FAIL_OPEN : 0, path_argument)) return -1; \
         int existed = access(path_argument, F_OK) == 0;                               \
         int fd = call;                                                                \
         SAVING_ERRNO(opened(fd, path_argument, flags, existed));                      \
@@ -133,25 +173,56 @@ static uint64_t position(int fd) {
     return (uint64_t)lseek(fd, 0, SEEK_CUR);
 }
 
+/* How much of a write is taken: all of it, half, or none with errno set. */
+static ssize_t taken(int fd, size_t length) {
+    const char *path = path_of(fd);
+    if (path == NULL) return (ssize_t)length;
+    if (fails(FAIL_WRITE, path)) return -1;
+    return (ssize_t)(length > 1 && fails(HALF_WRITE, path) ? length / 2 : length);
+}
+
 ssize_t write(int fd, const void *data, size_t length) {
+    ssize_t take = taken(fd, length);
+    if (take < 0) return -1;
     if (path_of(fd) == NULL) return REAL(write)(fd, data, length);
     uint64_t offset = position(fd);
-    RECORDED(fd, REAL(write)(fd, data, length), WRITE, offset, data, (uint64_t)result);
+    RECORDED(fd, REAL(write)(fd, data, (size_t)take), WRITE, offset, data, (uint64_t)result);
 }
 
 ssize_t pwrite(int fd, const void *data, size_t length, off_t offset) {
-    RECORDED(fd, REAL(pwrite)(fd, data, length, offset), WRITE, (uint64_t)offset, data, (uint64_t)result);
+    ssize_t take = taken(fd, length);
+    if (take < 0) return -1;
+    RECORDED(fd, REAL(pwrite)(fd, data, (size_t)take, offset), WRITE, (uint64_t)offset, data, (uint64_t)result);
 }
 
 ssize_t pwrite64(int fd, const void *data, size_t length, off64_t offset) {
-    RECORDED(fd, REAL(pwrite64)(fd, data, length, offset), WRITE, (uint64_t)offset, data, (uint64_t)result);
+    ssize_t take = taken(fd, length);
+    if (take < 0) return -1;
+    RECORDED(fd, REAL(pwrite64)(fd, data, (size_t)take, offset), WRITE, (uint64_t)offset, data, (uint64_t)result);
+}
+
+ssize_t read(int fd, void *data, size_t length) {
+    if (path_of(fd) != NULL && fails(FAIL_READ, path_of(fd))) return -1;
+    return REAL(read)(fd, data, length);
+}
+
+ssize_t pread(int fd, void *data, size_t length, off_t offset) {
+    if (path_of(fd) != NULL && fails(FAIL_READ, path_of(fd))) return -1;
+    return REAL(pread)(fd, data, length, offset);
+}
+
+ssize_t pread64(int fd, void *data, size_t length, off64_t offset) {
+    if (path_of(fd) != NULL && fails(FAIL_READ, path_of(fd))) return -1;
+    return REAL(pread64)(fd, data, length, offset);
 }
 
 int ftruncate(int fd, off_t length) {
+    if (path_of(fd) != NULL && fails(FAIL_TRUNCATE, path_of(fd))) return -1;
     RECORDED(fd, REAL(ftruncate)(fd, length), TRUNCATE, (uint64_t)length, NULL, 0);
 }
 
 int ftruncate64(int fd, off64_t length) {
+    if (path_of(fd) != NULL && fails(FAIL_TRUNCATE, path_of(fd))) return -1;
     RECORDED(fd, REAL(ftruncate64)(fd, length), TRUNCATE, (uint64_t)length, NULL, 0);
 }
 
@@ -159,12 +230,13 @@ int ftruncate64(int fd, off64_t length) {
 static int sync_file(int fd, int (*real)(int)) {
     const char *path = path_of(fd);
     if (path == NULL) return real(fd);
+    if (fails(FAIL_SYNC, path)) return -1;
     pthread_mutex_lock(&lock);
-    int fails = fail_every > 0 && ++syncs % fail_every == 0;
-    int result = fails ? -1 : real(fd);
-    if (fails || result == 0) SAVING_ERRNO(record(fails ? SYNC_FAILED : SYNC, path, 0, NULL, 0));
+    int failed = fail_every > 0 && ++syncs % fail_every == 0;
+    int result = failed ? -1 : real(fd);
+    if (failed || result == 0) SAVING_ERRNO(record(failed ? SYNC_FAILED : SYNC, path, 0, NULL, 0));
     pthread_mutex_unlock(&lock);
-    if (fails) errno = EIO;
+    if (failed) errno = EIO;
     return result;
 }
 
