@@ -31,6 +31,19 @@ def unsoundness(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def holding(path: Path) -> Iterator[sqlite3.Connection]:
+    """The write lock of a store, whoever else has it open. As it closes it leaves the log as it is.
+
+    Python's own SQLite, where it is the last to close, moves the log into the store without checksums.
+    """
+    library_checksums()
+    with contextlib.closing(LIBRARY.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+        connection.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
 def looking_at(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that verifies pages; raises what SQLite raises, also for the false alarm that commits are lost."""
     library_checksums()

@@ -13,8 +13,11 @@ from tests.systemd.journald import entries
 from tests.systemd.restarts import kill_once
 
 _HOLD_STORE = """
-import sqlite3, sys
-store = sqlite3.connect("/var/lib/multiclaw/adapter/store.db", isolation_level=None)
+import sys
+from shared.database import library_checksums
+from shared.database.library import LIBRARY
+library_checksums()
+store = LIBRARY.connect("/var/lib/multiclaw/adapter/store.db", isolation_level=None)
 store.execute("BEGIN EXCLUSIVE")
 print("held", flush=True)
 sys.stdin.read()

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import random
-import sqlite3
 import time
 from contextlib import closing
 
@@ -15,6 +14,7 @@ from tests.support.deployment import ServerProcess, health, until
 from tests.support.disks import full_disk
 from tests.support.factories import AGENTS
 from tests.support.invariant import read_store
+from tests.support.store_hand import holding
 
 STOP_SECONDS_MAX = 3.0
 
@@ -94,12 +94,10 @@ async def test_a_store_locked_by_another_process_is_trouble_that_passes(link):
     pm = await link.client("pm")
     await pm.send("@qa")
     inode = link.config.adapter_store.stat().st_ino
-    with closing(sqlite3.connect(link.config.adapter_store, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with holding(link.config.adapter_store):
         answer = await pm.call("POST", "/link/v1/messages", {"envelopes": [pm.envelope("@qa")]})
         assert (answer.status, answer.document["type"]) == (503, "store-unavailable")
         await became(link, 503)
-        other.execute("ROLLBACK")
     await became(link, 200)
     assert (await pm.send("@qa"))["answer"]["channel_sequence_id"] == 2
     assert link.config.adapter_store.stat().st_ino == inode

@@ -254,7 +254,10 @@ async def test_a_second_opening_keeps_the_first_ones_locks(tmp_path: Path) -> No
     """Another process cannot take the file out of WAL mode, which only the locks of open connections prevent."""
     store = tmp_path / "store.db"
     first, second = await open_database(store, SCHEMA), await open_database(store, SCHEMA)
-    probe = "import sqlite3,sys; sqlite3.connect(sys.argv[1], timeout=0).execute('PRAGMA journal_mode=DELETE')"
+    probe = (
+        "import sys; from shared.database.library import LIBRARY; "
+        "LIBRARY.connect(sys.argv[1], timeout=0).execute('PRAGMA journal_mode=DELETE')"
+    )
     other = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", probe, str(store)], capture_output=True, text=True, check=False
     )

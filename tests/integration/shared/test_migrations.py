@@ -12,6 +12,7 @@ import pytest
 from shared.config import ConfigurationFault
 from shared.database import open_database, verify_backup
 from tests.integration.shared.migrating import NEW, OLD, STEPS
+from tests.support.store_hand import reading
 
 NOTES = [(n, f"text of {n}") for n in range(1, 400)]
 
@@ -57,7 +58,7 @@ async def test_an_older_store_is_brought_forward_with_a_backup_before(tmp_path: 
     assert await look(store) == (3, NOTES, ["thing", "things_by_text"])
     kept = tmp_path / "store.db-version-1"
     verify_backup(kept)
-    with sqlite3.connect(kept) as copy:
+    with reading(kept) as copy:
         assert copy.execute("SELECT item, text FROM note ORDER BY item").fetchall() == NOTES
 
 
