@@ -5,6 +5,7 @@ what happens when the client is gone before its answer is written, and what malf
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
@@ -36,13 +37,19 @@ class Service:
         self._security = security
         self._seal = seal
         self._bytes_max = max(route.body_bytes_max for route in routes)
-        self._document = document(title, routes, security)
+        self._title = title
+        self._routes = routes
         openapi = Route("GET", "/openapi.json", "openapi", "This document.", self._openapi, {200: JSON}, guarded=False)
         self.table = Table([*routes, openapi])
 
     def server(self) -> web.Server:
         """A server for any number of sites. A client that goes away cancels its handler."""
         return _ProblemServer(self._serve, request_factory=self._request, handler_cancellation=True, access_log=None)
+
+    @functools.cached_property
+    def _document(self) -> dict[str, Any]:
+        """Made when somebody asks for it: it would be a tenth of a start, and most processes are never asked."""
+        return document(self._title, self._routes, self._security)
 
     async def _openapi(self, _: Call) -> Answer:
         return json_answer(200, self._document)
