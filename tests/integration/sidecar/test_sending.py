@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -93,8 +94,9 @@ async def test_a_batch_keeps_order_and_answers_each(deployment: Deployment) -> N
         assert deployment.fake.order("product") == [n for n in range(100) if n not in (10, 20)]
 
 
-async def test_large_messages_leave_in_requests_of_bounded_size(deployment: Deployment) -> None:
+async def test_large_messages_leave_in_requests_of_bounded_size(deploy: Callable[..., Deployment]) -> None:
     """A batch over what one request of the link may hold leaves in several, in order, unchanged."""
+    deployment = deploy(link_timeout_seconds=30.0)  # megabytes are signed and held back: no request is too late
     texts = [f"{number}" * 120_000 for number in range(10)] * 7
     async with deployment.adapter(), deployment.sidecar() as client:
         for part in (texts[:35], texts[35:]):
