@@ -99,14 +99,15 @@ def test_the_first_run_installs_and_the_second_does_not(host):
 
 
 def test_tests_get_what_they_need_and_the_rest_is_shared(host):
-    """`./run test` adds the test packages to the same environment, which then serves every job."""
+    """`./run test` adds the test packages to the same environment, which then serves every job. All tests are dealt to
+    workers; what somebody picks is run as it was asked for."""
     host.python("python3", "3.12")
     host.run("setup")
     host.journal()
     tested = host.run("test", "-k", "x")
     assert tested.stdout == "python -m pytest -k x\n"
     assert host.journal() == [f"pip {host.root}[test]"]
-    host.run("test")
+    assert host.run("test").stdout.startswith("python -m pytest --numprocesses=auto ")
     host.run("setup")
     assert host.journal() == []
 
