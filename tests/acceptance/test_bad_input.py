@@ -10,12 +10,10 @@ import pytest
 
 from shared.times import from_iso, iso
 from tests.support.agent_client import AgentClient
-from tests.support.deployment import Deployment, until
+from tests.support.deployment import QUICK, Deployment, until
 from tests.support.factories import new_key
 from tests.support.invariant import read_store
 from tests.support.store_hand import reading
-
-_LIMITS = {"health_poll_seconds": 0.05, "breaker_reset_seconds": 0.05, "breaker_reset_cap_seconds": 0.2}
 
 _BODY = b'{"to":"product","type":"note/1","payload":%s}'
 _WIDE = 2**53 + 1
@@ -81,7 +79,7 @@ _FIELDS: dict[str, tuple[dict[str, Any], int, str, str]] = {
 @asynccontextmanager
 async def sending(folder: Path, *, adapter: bool) -> AsyncIterator[tuple[Deployment, AgentClient]]:
     """The sidecar of qa, with its adapter or without."""
-    async with Deployment(folder, _LIMITS) as deployment:
+    async with Deployment(folder, QUICK) as deployment:
         if adapter:
             await deployment.start_adapter()
         await deployment.start_sidecar("qa")

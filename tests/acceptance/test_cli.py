@@ -1,29 +1,18 @@
 """`multiclaw init`, `up`, `send`, `recv`, `status` as a person at a shell meets them: real processes only."""
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 import pytest
 
-MULTICLAW = Path(sys.executable).with_name("multiclaw")
-SECONDS_MAX = 30.0
-"""Deadline of every wait: a restart takes about one second where the cores are idle."""
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < end, f"not within {SECONDS_MAX:g} s: {what}"
-        time.sleep(0.05)
+from tests.support.shell import MULTICLAW, SECONDS_MAX, Shell, texts, wait_until
 
 
 def is_alive(pid: int) -> bool:
@@ -34,13 +23,8 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-class Shell:
-    """Runs verbs against one deployment."""
-
-    def __init__(self, folder: Path, agents: str) -> None:
-        self.folder = folder
-        self.config = folder / "multiclaw.toml"
-        assert self("init", "--dir", folder, "--agents", agents).returncode == 0
+class CommandShell(Shell):
+    """Runs each verb as a process."""
 
     def __call__(self, *arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """How `multiclaw ARGUMENTS` ended and what it said."""
@@ -55,40 +39,6 @@ class Shell:
             check=False,
         )
 
-    def status(self) -> dict:
-        """The document of `status --json`."""
-        return json.loads(self("status", "--json").stdout)
-
-    def send(self, sender: str, to: str, text: str, *more: str) -> dict:
-        """Send a note; the answer."""
-        payload = json.dumps({"text": text})
-        sent = self("send", "--as", sender, "--to", to, "--type", "note/1", "--payload", payload, "--json", *more)
-        assert sent.returncode == 0, sent.stderr
-        return json.loads(sent.stdout)
-
-    def recv(self, agent: str, *more: object) -> list[dict]:
-        """Receive; the deliveries."""
-        received = self("recv", "--as", agent, "--json", *more)
-        assert received.returncode == 0, received.stderr
-        return [json.loads(line) for line in received.stdout.splitlines()]
-
-    def log(self) -> str:
-        """What `up` and its children have said."""
-        return (self.folder / "up.log").read_text()
-
-    @contextlib.contextmanager
-    def up(self) -> Iterator[subprocess.Popen]:
-        """`up`, ready; killed at the end of the block if it still runs, which must end its children too."""
-        command = [MULTICLAW, "up", "--config", self.config]
-        with (self.folder / "up.log").open("w") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603 - our own command
-        try:
-            wait_until(lambda: self("status").returncode == 0, "everything is ready")
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-
 
 def pids_of(status: dict) -> list[int]:
     return [status["adapter"]["pid"], *(agent["pid"] for agent in status["agents"].values())]
@@ -97,20 +47,16 @@ def pids_of(status: dict) -> list[int]:
 @pytest.fixture
 def shell(short_folder: Path) -> Shell:
     """A deployment of which nothing runs yet."""
-    return Shell(short_folder, "pm,qa")
+    return CommandShell(short_folder, "pm,qa")
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Shell]:
     """A deployment that runs, for tests that leave its queues empty and its processes up."""
     with tempfile.TemporaryDirectory(prefix="mc-", dir="/tmp") as folder:
-        shell = Shell(Path(folder), "pm,qa")
+        shell = CommandShell(Path(folder), "pm,qa")
         with shell.up():
             yield shell
-
-
-def texts(deliveries: list[dict]) -> list[str]:
-    return [delivery["envelope"]["payload"]["text"] for delivery in deliveries]
 
 
 def test_a_message_goes_from_one_agent_to_another(running):
@@ -145,11 +91,11 @@ def test_refusals_have_their_status_and_name_the_field(running):
 def test_a_killed_adapter_is_restarted_and_nothing_is_lost(running):
     """After `kill -9` a send is taken all the same, and arrives when the adapter is back, behind what came before."""
     running.send("pm", "@qa", "before")
-    before = running.status()["adapter"]["pid"]
-    os.kill(before, signal.SIGKILL)
+    before = running.kill_adapter()
     running.send("pm", "@qa", "meanwhile")
     assert running("wait-ready").returncode == 0
-    assert running.status()["adapter"]["pid"] != before
+    running.wait_restarted(before)
+    running.wait_connected()
     received: list[str] = []
     wait_until(lambda: received.extend(texts(running.recv("qa"))) or len(received) == 2, "both have arrived")
     assert received == ["before", "meanwhile"]
@@ -158,7 +104,7 @@ def test_a_killed_adapter_is_restarted_and_nothing_is_lost(running):
 
 def test_status_tells_where_to_connect(running):
     """The address and the token of `status --json` are those that the sidecar takes."""
-    agent = running.status()["agents"]["qa"]
+    agent = json.loads(running("status", "--json").stdout)["agents"]["qa"]
     token = Path(agent["token_file"]).read_text()
     assert (agent["ready"], agent["outbox_depth"], agent["breaker"]) == (True, 0, "closed")
     answers = [

@@ -1,4 +1,4 @@
-"""Dead letters as a person at a shell and an orchestrator in Python meet them: real processes only."""
+"""Dead letters as a person at a shell and an orchestrator in Python meet them, by real processes."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from multiclaw import Agent, Refused
-from tests.acceptance.test_cli import Shell, wait_until
+from tests.support.shell import Shell, wait_until
 
 AGENTS = "orchestrator,pm,qa"
 

@@ -13,15 +13,13 @@ import pytest
 
 from shared.times import MICROSECONDS, from_iso
 from tests.support.agent_client import AgentClient
-from tests.support.deployment import Deployment, until
+from tests.support.deployment import QUICK, Deployment, until
 from tests.support.doomed_agent import DEADLY
 from tests.support.invariant import read_store
 
 LEASE_SECONDS = 1.0
-QUICK = {
-    "health_poll_seconds": 0.05,
-    "breaker_reset_seconds": 0.05,
-    "breaker_reset_cap_seconds": 0.2,
+LIMITS = {
+    **QUICK,
     "lease_seconds": LEASE_SECONDS,
     "retry_base_seconds": 0.05,
     "retry_cap_seconds": 0.2,
@@ -33,7 +31,7 @@ SLACK_SECONDS = 5.0
 @asynccontextmanager
 async def pm_and_qa(folder: Path, **limits: Any) -> AsyncIterator[tuple[Deployment, AgentClient, AgentClient]]:
     """An adapter, the sidecars of pm and qa, and a client of each."""
-    async with Deployment(folder, QUICK | limits) as deployment:
+    async with Deployment(folder, LIMITS | limits) as deployment:
         await deployment.start_adapter()
         await asyncio.gather(*(deployment.start_sidecar(agent) for agent in ("pm", "qa")))
         async with (

@@ -1,4 +1,4 @@
-"""The Governor's inbox as a human at a shell meets it: real processes only."""
+"""The Governor's inbox as a human at a shell meets it, by real processes."""
 
 import json
 import tempfile
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.test_cli import Shell
+from tests.support.shell import Shell
 
 
 @pytest.fixture(scope="module")

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from shared.times import from_iso, iso
-from tests.support.deployment import Deployment, until
+from tests.support.deployment import QUICK, Deployment, until
 from tests.support.described import DescribedClient
 from tests.support.factories import new_key
 from tests.support.invariant import STATES, read_store
 from tests.support.link_client import LinkClient
 
 _LIMITS = {
-    "health_poll_seconds": 0.05,
-    "breaker_reset_seconds": 0.05,
-    "breaker_reset_cap_seconds": 0.2,
+    **QUICK,
     "link_timeout_seconds": 2.0,
     "retry_base_seconds": 0.05,
 }
@@ -116,7 +114,8 @@ async def reaches(client: DescribedClient, *, reaches_adapter: bool = True, outb
     async def said() -> bool:
         health = await client.health()
         waits = health["outbox_depth"], health["deferred_acks"]
-        return health["adapter_reachable"] is reaches_adapter and waits == (outbox, 0)
+        may_use = health["breaker"] == "closed" or not reaches_adapter
+        return health["adapter_reachable"] is reaches_adapter and may_use and waits == (outbox, 0)
 
     await until(said, f"adapter_reachable {reaches_adapter} and outbox_depth {outbox}")
 

@@ -3,7 +3,6 @@ only, one of them killed in the middle."""
 
 import asyncio
 import json
-import os
 import signal
 import stat
 import subprocess
@@ -14,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from multiclaw import Agent, Refused, SyncAgent
-from tests.acceptance.test_cli import MULTICLAW, Shell, texts, wait_until
-from tests.support.deployment import Deployment, until
+from tests.support.deployment import QUICK, Deployment, until
+from tests.support.shell import MULTICLAW, Shell, texts, wait_until
 
 AGENTS = "orchestrator,pm,qa"
 
@@ -54,6 +53,16 @@ def ask(shell: Shell, verb: str, *more: object, status: int = 0) -> dict:
     return json.loads(done.stdout)
 
 
+def wait_begun(shell: Shell, count: int) -> None:
+    """Wait until the newest job runs and has replayed `count`; those of other tests have ended."""
+
+    def has_begun() -> bool:
+        newest = ask(shell, "replays")["replays"][-1]
+        return newest["state"] == "running" and newest["replayed"] >= count
+
+    wait_until(has_begun, f"the job has replayed {count}")
+
+
 def receive(shell: Shell) -> list[str]:
     """What qa has."""
     return texts(shell.recv("qa", "--max", 100))
@@ -88,7 +97,7 @@ def test_a_job_is_left_alone_and_cancelled(running: Shell) -> None:
     bury(running, 3)
     job = ask(running, "replay", "--all", "--rate", "0.01", "--detach")
     assert (job["state"], job["matched"]) == ("running", 3)
-    wait_until(lambda: ask(running, "replays")["replays"][-1]["replayed"] == 1, "the first is replayed")
+    wait_begun(running, 1)
     assert f"{job['id']} running: 1 replayed, 0 refused, 2 to go" in running("dead-letters", "replays").stdout
     assert ask(running, "cancel", job["id"])["state"] == "cancelled"
     assert "2 at most, was left alone" in running("dead-letters", "cancel", job["id"]).stdout
@@ -104,7 +113,7 @@ def test_ctrl_c_cancels_the_job_and_says_what_it_did(running: Shell) -> None:
     bury(running, 3)
     command = [MULTICLAW, "dead-letters", "replay", "--all", "--rate", "0.01", "--config", running.config]
     watching = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
-    wait_until(lambda: ask(running, "replays")["replays"][-1]["replayed"] == 1, "the job has begun")
+    wait_begun(running, 1)
     watching.send_signal(signal.SIGINT)
     said, complained = watching.communicate(timeout=20)
     assert watching.returncode == 130
@@ -120,13 +129,14 @@ def test_a_job_goes_on_when_the_adapter_is_killed(running: Shell) -> None:
     bury(running, 60)
     command = [MULTICLAW, "dead-letters", "replay", "--all", "--rate", "30", "--json", "--config", running.config]
     watching = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
-    wait_until(lambda: ask(running, "replays")["replays"][-1]["replayed"] >= 5, "the job has begun")
-    os.kill(running.status()["adapter"]["pid"], signal.SIGKILL)
+    wait_begun(running, 5)
+    killed = running.kill_adapter()
     said, complained = watching.communicate(timeout=60)
     assert watching.returncode == 0, complained
     job = json.loads(said)
     assert (job["state"], job["replayed"], job["refused"]) == ("done", 60, 0)
-    wait_until(lambda: running("status").returncode == 0, "everything is ready again")
+    running.wait_restarted(killed)
+    running.wait_connected()
     assert receive(running) == [str(n) for n in range(60)]
     assert ask(running, "list")["dead_letters"] == []
 
@@ -219,10 +229,9 @@ def test_what_is_ambiguous_is_wrong_use(running: Shell, arguments: tuple[str, ..
 async def test_a_resend_waits_in_the_outbox(short_folder: Path) -> None:
     """While the adapter is away it is queued; when it is back, the letter is closed by it. A second one that waited
     behind it finds the letter closed, and is set aside."""
-    async with Deployment(short_folder) as deployment:
+    async with Deployment(short_folder, QUICK) as deployment:
         await deployment.start_adapter()
-        for name in ("orchestrator", "pm", "qa"):
-            await deployment.start_sidecar(name)
+        await asyncio.gather(*(deployment.start_sidecar(name) for name in ("orchestrator", "pm", "qa")))
         config = deployment.config_path
         async with (
             Agent("orchestrator", config=config) as orchestrator,
@@ -244,6 +253,7 @@ async def test_a_resend_waits_in_the_outbox(short_folder: Path) -> None:
                 return (health["outbox_depth"], health["outbox_dead"]) == (0, 1)
 
             await until(is_drained, "one is sent, and one is set aside")
+            await deployment.connected()
             assert (await letters.read("qa", "@qa", 1))["replaced_by"] == {"channel": "@qa", "channel_sequence_id": 2}
             (delivery,) = await qa.poll(wait=10)
             assert delivery.payload == {"text": "mended"}

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from multiclaw import Agent, Refused
-from tests.acceptance.test_cli import Shell, wait_until
 from tests.support.invariant import read_store
+from tests.support.shell import Shell, wait_until
 
 AGENTS = "orchestrator,pm,qa"
 
@@ -37,19 +35,6 @@ def listed(shell: Shell, agent: str = "pm", *more: str) -> list[dict]:
     done = shell("scheduled", "list", "--as", agent, "--json", *more)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["scheduled"]
-
-
-def kill_adapter(shell: Shell) -> int:
-    """SIGKILL; `up` starts it again. The pid that was."""
-    pid = shell.status()["adapter"]["pid"]
-    os.kill(pid, signal.SIGKILL)
-    return pid
-
-
-def back(shell: Shell, pid: int) -> bool:
-    """Whether another adapter is ready."""
-    adapter = shell.status()["adapter"]
-    return adapter["ready"] and adapter["pid"] not in {pid, None}
 
 
 def test_a_message_is_scheduled_seen_and_cancelled_at_the_shell(running: Shell) -> None:
@@ -87,8 +72,8 @@ def test_what_is_due_while_the_adapter_dies_is_sent_once(running: Shell) -> None
     """Killed before the time and back after it; what lies ahead still lies ahead, and may still be cancelled."""
     over = running.send("pm", "@qa", "over", "--at", at(3.0))
     ahead = running.send("pm", "@qa", "ahead", "--at", at(3_600))
-    pid = kill_adapter(running)
-    wait_until(lambda: back(running, pid), "the adapter is back")
+    running.wait_restarted(running.kill_adapter())
+    running.wait_connected()
     (delivery,) = running.recv("qa", "--wait", 20)
     assert delivery["envelope"]["idempotency_key"] == over["idempotency_key"]
     assert [one["idempotency_key"] for one in listed(running)] == [ahead["idempotency_key"]]
@@ -117,8 +102,8 @@ def test_a_kill_at_the_due_time_loses_and_doubles_nothing(running: Shell) -> Non
     keys = asyncio.run(schedule())
     wait_until(lambda: datetime.now(UTC) >= started, "it is time")
     for _ in range(3):
-        pid = kill_adapter(running)
-        wait_until(lambda: back(running, pid), "the adapter is back")  # noqa: B023
+        running.wait_restarted(running.kill_adapter())
+    running.wait_connected()
     arrived: list[dict] = []
     wait_until(lambda: len(arrived.extend(running.recv("qa", "--max", 100)) or arrived) >= COUNT, "all have come")
     assert [delivery["envelope"]["idempotency_key"] for delivery in arrived] == keys

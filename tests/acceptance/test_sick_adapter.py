@@ -4,16 +4,11 @@ import re
 from pathlib import Path
 
 from tests.support.agent_client import AgentClient
-from tests.support.deployment import Deployment, health, until
+from tests.support.deployment import QUICK, Deployment, health, until
 from tests.support.disks import full_disk
 from tests.support.invariant import read_store
 
-LIMITS = {
-    "health_poll_seconds": 0.05,
-    "breaker_reset_seconds": 0.05,
-    "breaker_reset_cap_seconds": 0.2,
-    "store_probe_seconds": 0.1,
-}
+LIMITS = {**QUICK, "store_probe_seconds": 0.1}
 
 
 async def becomes(agent: AgentClient, **expected: object) -> None:

@@ -7,19 +7,17 @@ A stop ends within the seconds that a service manager grants, cleanly, and loses
 import asyncio
 import random
 import signal
-import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.agent_client import AgentClient
-from tests.support.deployment import Deployment, ServerProcess, health, until
+from tests.support.deployment import QUICK, Deployment, ServerProcess, health, until
 from tests.support.factories import new_key
 from tests.support.invariant import read_store
-from tests.support.store_hand import looking_at
+from tests.support.store_hand import holding
 
 STOP_SECONDS_MAX = 5.0
 BUSY_SECONDS = 3.0
@@ -32,17 +30,8 @@ CLEAN = {0, -signal.SIGTERM}
 @pytest.fixture
 async def deployment(short_folder: Path) -> AsyncIterator[Deployment]:
     """A folder with everything in it, and nothing running."""
-    quick = {"health_poll_seconds": 0.05, "breaker_reset_seconds": 0.05, "breaker_reset_cap_seconds": 0.2}
-    async with Deployment(short_folder, quick) as made:
+    async with Deployment(short_folder, QUICK) as made:
         yield made
-
-
-@contextmanager
-def held(store: Path) -> Iterator[sqlite3.Connection]:
-    """Another process (this one) has the store's write lock."""
-    with looking_at(store) as other:
-        other.execute("BEGIN IMMEDIATE")
-        yield other
 
 
 async def stopped(process: ServerProcess) -> int:
@@ -79,7 +68,7 @@ async def test_a_stop_at_any_moment_of_a_start_is_clean(deployment: Deployment, 
 async def test_a_stop_during_recovery_is_clean(deployment: Deployment) -> None:
     """The store cannot be opened, since somebody holds it, and is tried again and again: the stop does not wait."""
     assert await stopped(await deployment.start_adapter()) == 0
-    with held(deployment.config.adapter_store):
+    with holding(deployment.config.adapter_store):
         process = await deployment.start_adapter(wait=False)
 
         async def says_why() -> bool:
@@ -98,7 +87,7 @@ async def test_a_stop_while_the_store_hangs_ends_in_time(deployment: Deployment)
     await deployment.start_sidecar("pm")
     async with AgentClient(deployment.config.sidecar_socket("pm")) as pm:
         await reaches(pm)
-        with held(deployment.config.adapter_store):
+        with holding(deployment.config.adapter_store):
             sending = asyncio.ensure_future(pm.send("@qa", idempotency_key=new_key()))
             await asyncio.wait({sending}, timeout=0.1)
             assert await stopped(process) == 0
@@ -117,7 +106,7 @@ async def test_a_second_signal_ends_a_stop_at_once(deployment: Deployment) -> No
     async with AgentClient(deployment.config.sidecar_socket("pm")) as pm:
         await reaches(pm)
         first = await pm.send("@qa", payload={"text": "first"})
-        with held(deployment.config.adapter_store):
+        with holding(deployment.config.adapter_store):
             sending = asyncio.ensure_future(pm.send("@qa", payload={"text": "second"}))
             await asyncio.wait({sending}, timeout=0.1)
             process.send_signal(signal.SIGTERM)

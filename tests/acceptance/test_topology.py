@@ -1,4 +1,4 @@
-"""Members change while everything runs, as an orchestrator and a human at a shell meet it: real processes only."""
+"""Members change while everything runs, as an orchestrator and a human at a shell meet it, by real processes."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import pytest
 
 from multiclaw import Agent
 from multiclaw.client import Refused
-from tests.acceptance.test_cli import Shell, wait_until
+from tests.support.shell import Shell, wait_until
 
 AGENTS = "orchestrator,pm,qa"
 

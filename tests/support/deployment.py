@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +23,9 @@ from tests.support.factories import AGENTS, CHANNELS, ROLES
 
 READY_SECONDS_MAX = 15.0
 """Deadline of every wait here: half a second is usual, and the cores are shared."""
+
+QUICK = {"health_poll_seconds": 0.05, "breaker_reset_seconds": 0.05, "breaker_reset_cap_seconds": 0.2}
+"""Limits of sidecars that notice at once that their adapter is gone, or back."""
 
 
 class ServerProcess:
@@ -145,6 +149,17 @@ class Deployment:
     async def sidecar_ready(self, agent: str) -> dict[str, Any]:
         """The sidecar's health document, once it answers."""
         return await self._healthy(self.config.sidecar_socket(agent), self.sidecars.get(agent))
+
+    async def connected(self, *agents: str) -> None:
+        """Wait until the sidecars of `agents`, or all that were started, reach the adapter and use their links. An
+        adapter that was started again is ready before they have found it.
+        """
+        for agent in agents or self.sidecars:
+            await until(partial(self._is_connected, agent), f"the sidecar of {agent} reaches the adapter")
+
+    async def _is_connected(self, agent: str) -> bool:
+        _, document = await health(self.config.sidecar_socket(agent))
+        return document.get("adapter_reachable") is True and document["breaker"] == "closed"
 
     async def _healthy(self, socket: Path, process: ServerProcess | None) -> dict[str, Any]:
         found: dict[str, Any] = {}
