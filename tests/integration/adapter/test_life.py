@@ -2,11 +2,19 @@
 
 import asyncio
 
+import pytest
+
 from tests.support.deployment import until
 from tests.support.factories import AGENTS
 from tests.support.invariant import read_store
 
 PAYLOAD = {"text": "ünïcode \U0001f600", "b": [1, 2.5, None, True], "a": {"z": 1, "y": 9007199254740991}}
+
+
+@pytest.fixture
+def link(near):
+    """Most of what is asked here needs no process of its own."""
+    return near
 
 
 def wal_commits(path):

@@ -17,6 +17,12 @@ from tests.support.link_client import wall_us
 LIST = ROOT + wire.PATH
 
 
+@pytest.fixture
+def link(near):
+    """Most of what is asked here needs no process of its own."""
+    return near
+
+
 def one(key):
     return ROOT + wire.ONE_PATH.format(idempotency_key=key)
 

@@ -7,7 +7,6 @@ import time
 from contextlib import closing
 
 import aiohttp
-import pytest
 
 from shared.config import EXIT_CONFIGURATION
 from tests.support.deployment import ServerProcess, health, until
@@ -183,34 +182,6 @@ async def test_a_second_adapter_on_the_same_store_is_refused(link):
     assert await second.ended() == EXIT_CONFIGURATION
     assert str(first.pid) in second.log()
     assert (await pm.send("@qa"))["code"] == 201
-
-
-async def test_the_lock_dies_with_its_holder(link):
-    """After SIGKILL the next one starts over the stale socket."""
-    link.kill9_adapter()
-    assert link.config.adapter_socket.exists()
-    await link.start_adapter()
-
-
-@pytest.mark.parametrize("make", ["file", "folder"])
-async def test_what_is_no_socket_is_never_deleted(link, make):
-    """Something else stands at the path: the adapter refuses to start, and it stays (cpython#121252)."""
-    await link.adapter.stop()
-    path = link.config.adapter_socket
-    path.mkdir() if make == "folder" else path.write_text("mine")
-    process = await link.start_adapter(wait=False)
-    assert await process.ended() == EXIT_CONFIGURATION
-    assert str(path) in process.log()
-    assert path.exists()
-
-
-async def test_without_a_key_it_does_not_start(link):
-    """Signing is never silently off; the command that mends it is named."""
-    await link.adapter.stop()
-    (link.config.paths.keys / "qa.key").unlink()
-    process = await link.start_adapter(wait=False)
-    assert await process.ended() == EXIT_CONFIGURATION
-    assert "multiclaw init" in process.log()
 
 
 async def test_a_kill_loses_nothing_that_was_acknowledged(link):
