@@ -1,7 +1,7 @@
 """Which errors prove that a store is damaged. All others may pass: a disk that is full, busy, failing, or read-only.
 
-A wrong checksum is proof by itself. `SQLITE_CORRUPT` and `SQLITE_NOTADB` are proof where the disk gives what it is asked
-for: SQLite says `SQLITE_CORRUPT` also when a read fails with EIO (`SQLITE_IOERR_CORRUPTFS` in its source).
+A wrong checksum is proof by itself. `SQLITE_CORRUPT` and `SQLITE_NOTADB` are proof where the disk gives what it is
+asked for: SQLite says `SQLITE_CORRUPT` also when a read fails with EIO (`SQLITE_IOERR_CORRUPTFS` in its source).
 """
 
 from typing import Final
