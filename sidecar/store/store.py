@@ -139,7 +139,7 @@ async def open_store(path: Path) -> AsyncIterator[Store]:
     try:
         store = Store(await open_database(path, schema, migrations=load_migrations("sidecar.store")))
     except Exception as error:
-        if not is_damage(error) or await asyncio.to_thread(doubt, path, error):
+        if not is_damage(error) or await asyncio.to_thread(doubt, path, error) is not None:
             raise
         description = await asyncio.to_thread(describe_damage, path, error)
         raise ConfigurationFault(f"the store is damaged: {description}") from error
