@@ -1,22 +1,20 @@
-"""Where contracts come from: those shipped in `contract_files/`, and those of the deployment's own folder."""
+"""Where contracts come from: those shipped in `shared/contract_files/`, and those of the deployment's own folder."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
 
 from adapter.core.contract import ContractDefinition, Registry
 from shared.config import ConfigurationFault
 from shared.model import check
 from shared.names import hint
+from shared.priorities import SHIPPED
 from shared.problems import Problem
 from shared.strict_json import decode_object
-
-_SHIPPED: Final = Path(__file__).parent / "contract_files"
 
 
 def load_registry(folder: Path, rate_classes: Collection[str]) -> Registry:
     """Every contract, or a `ConfigurationFault` that names the file and the fault."""
-    definitions = [*_read(_SHIPPED), *_read(folder)]
+    definitions = [*_read(SHIPPED), *_read(folder)]
     for definition in definitions:
         name = definition.rate_class
         if name is not None and name not in rate_classes:

@@ -89,6 +89,7 @@ class Limits(Section):
     retry_cap_seconds: Annotated[float, Field(ge=0)] = 60.0
     alert_window_seconds: Annotated[float, Field(gt=0, le=3_600)] = 10.0
     outbox_max: Annotated[int, Field(ge=1)] = 1_000
+    outbox_critical_reserve: Annotated[int, Field(ge=0)] | None = None
     outbox_days_max: Annotated[float, Field(gt=0)] = 14.0
     link_timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
     health_poll_seconds: Annotated[float, Field(gt=0)] = 1.0
@@ -104,7 +105,14 @@ class Limits(Section):
             raise ValueError("retry_cap_seconds must not be under retry_base_seconds")
         if self.breaker_reset_cap_seconds < self.breaker_reset_seconds:
             raise ValueError("breaker_reset_cap_seconds must not be under breaker_reset_seconds")
+        if self.outbox_reserve >= self.outbox_max:
+            raise ValueError("outbox_critical_reserve must be under outbox_max: it is a part of it")
         return self
+
+    @property
+    def outbox_reserve(self) -> int:
+        """The last places of an outbox, for critical messages alone: a twentieth where the file does not say."""
+        return self.outbox_max // 20 if self.outbox_critical_reserve is None else self.outbox_critical_reserve
 
 
 def _check_days(days: float | str) -> float | str:

@@ -12,6 +12,7 @@ Writer = Literal["adapter", "sidecar", "failure", "watch"]
 """A program of ours that writes to the journal; `failure` is the unit that tells what systemd has given up on."""
 
 CRITICAL: Final = 2
+WARNING: Final = 4
 NOTICE: Final = 5
 """Priorities of syslog(3)."""
 
@@ -140,6 +141,15 @@ WATCH_UNDELIVERED: Final = JournalEvent(
     "Mend what is named; the alarm itself is not told again.",
     writers=("watch",),
 )
+OUTBOX_DROPPED: Final = JournalEvent(
+    "outbox-dropped",
+    "ac59fcf4f8fb8949ca75ac0dfdf1529d",
+    "A send was dropped from an outbox by hand",
+    "A send of @MULTICLAW_AGENT@ that had its 202 and waited for the adapter was thrown away through\n"
+    "the sidecar's API (multiclaw outbox drop). The details name it; its content is gone.",
+    WARNING,
+    writers=("sidecar",),
+)
 
 EVENTS: Final = (
     EMERGENCY,
@@ -155,6 +165,7 @@ EVENTS: Final = (
     WATCH_GAP,
     WATCH_FORGED,
     WATCH_UNDELIVERED,
+    OUTBOX_DROPPED,
 )
 
 

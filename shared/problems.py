@@ -39,6 +39,7 @@ KINDS: Final[dict[str, Kind]] = {
     "not-dead": Kind(409, "There is no open dead letter of this delivery"),
     "proposal-closed": Kind(409, "The proposal is not open for a decision"),
     "key-missing": Kind(409, "The key of a new agent is missing"),
+    "in-flight": Kind(409, "It is being sent just now", retryable=True),
     "message-too-large": Kind(413, "The message is too large"),
     "unsupported-media-type": Kind(415, "The body must be JSON"),
     "range-not-retained": Kind(416, "The range holds no retained message"),

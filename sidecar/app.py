@@ -14,23 +14,27 @@ from typing import Final
 from aiohttp import web
 
 from shared.clock import Clock
-from shared.config import Config, ConfigurationFault, load
+from shared.config import Config, ConfigurationFault, Limits, load
 from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.journal import Journal
 from shared.keys import Keyring, create_private, load_keyring
 from shared.lifecycle import serving
 from shared.names import hint
+from shared.priorities import Priorities
 from shared.problems import Problem
 from shared.service_manager import announced, passed_listener
 from shared.sockets import unix_door
+from shared.times import MICROSECONDS
 from shared.web.routes import Call
 from shared.web.service import Service
 from sidecar.acknowledger import Acknowledger
 from sidecar.breaker import LinkBreaker
+from sidecar.core.outbox_bounds import DEAD_MAX, OutboxBounds
 from sidecar.counters import Counters
 from sidecar.forgetter import Forgetter
 from sidecar.gateway.dead_letters import DeadLetters
 from sidecar.gateway.emergencies import Emergencies
+from sidecar.gateway.outbox import OutboxAccess
 from sidecar.gateway.receiving import Receiving
 from sidecar.gateway.replays import Replays
 from sidecar.gateway.scheduled import Scheduled
@@ -106,12 +110,15 @@ class _Sidecar:
         self._clock = clock
         self._breaker = LinkBreaker(limits.breaker_failures, clock)
         self._link = Link(config.adapter_socket, keyring, clock, self._breaker, counters, limits.link_timeout_seconds)
-        self._outbox = Outbox(store, clock, limits.outbox_max, limits.outbox_days_max)
+        priorities = Priorities(config.paths.contracts)
+        self._outbox = Outbox(store, clock, _bounds(limits), priorities.critical)
         self._deferred = DeferredAcks(store)
         self._seen = Seen()
         submitter = Submitter(self._link, clock)
         self._sender = Sender(submitter, self._outbox, self._breaker, recipients.check, counters)
-        self._recovery = Recovery(self._link, submitter, self._outbox, self._deferred, self._breaker, counters)
+        self._recovery = Recovery(
+            self._link, submitter, self._outbox, self._deferred, self._breaker, counters, self._sender.drained
+        )
         acknowledger = Acknowledger(self._link, store, self._seen, self._deferred, clock, counters)
         self._receiver = Receiver(self._link, store, self._seen, acknowledger, counters)
         self._poller = HealthPoller(
@@ -122,6 +129,7 @@ class _Sidecar:
             place=(list(config.agents).index(agent) + 0.5) / len(config.agents),
             on_ready=self._recovery.start,
         )
+        journal = Journal("multiclaw-sidecar", config.sidecar_state(agent), clock)
         state = State(agent, store, self._outbox, self._deferred, self._breaker, self._poller, counters)
         table = routes(
             Sending(agent, limits.envelope_bytes_max, self._sender, clock),
@@ -130,9 +138,10 @@ class _Sidecar:
             DeadLetters(self._link),
             Replays(self._link),
             state,
-            Emergencies(agent, Journal("multiclaw-sidecar", config.sidecar_state(agent), clock)),
+            Emergencies(agent, journal),
             topology=Topology(self._link),
             scheduled=Scheduled(self._link),
+            outbox=OutboxAccess(agent, self._outbox, store, priorities.critical, journal, clock, counters),
             envelope_bytes_max=limits.envelope_bytes_max,
         )
         self.service = Service(f"Multiclaw sidecar of {agent}", table, check)
@@ -168,6 +177,11 @@ class _Sidecar:
             with contextlib.suppress(Problem):  # the store fails; gaps may then be told once more
                 await self._store.commit(save_seen)
         await self._link.close()
+
+
+def _bounds(limits: Limits) -> OutboxBounds:
+    age_us_max = int(limits.outbox_days_max * 86_400 * MICROSECONDS)
+    return OutboxBounds(limits.outbox_max, limits.outbox_reserve, age_us_max, DEAD_MAX)
 
 
 @contextmanager

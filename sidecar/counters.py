@@ -18,6 +18,8 @@ class Counters:
     sends_slowed: int = _counted("Times that sends waited because the agent was faster than it may be.")
     outbox_drained: int = _counted("Messages that left the outbox for the adapter.")
     outbox_buried: int = _counted("Messages of the outbox that the adapter refused for good.")
+    outbox_resent: int = _counted("Refused messages that somebody sent again.")
+    outbox_dropped: int = _counted("Waiting and refused messages that somebody threw away.")
     deliveries_handed: int = _counted("Messages handed to the agent.")
     deliveries_absorbed: int = _counted("Redelivered messages acknowledged from memory, without the agent.")
     deliveries_released: int = _counted("Messages given back because the agent had gone.")

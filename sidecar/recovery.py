@@ -1,12 +1,13 @@
 """Recovery: when the adapter is back, tell it the deferred acknowledgements, then drain the outbox in order.
 
 Where it says when to come again, because the agent was too fast or a recipient's queue is full, the drain waits and
-goes on (ADR 10). Acknowledgements that are deferred meanwhile do not wait for it.
+goes on (ADR 10). Acknowledgements that are deferred meanwhile do not wait for it. Where there is no room left for one
+more that is refused, nothing is sent until somebody has decided about those that were (ADR 27).
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import backoff
 
@@ -23,7 +24,8 @@ from sidecar.core.pacing import Pause
 from sidecar.counters import Counters
 from sidecar.link import Link
 from sidecar.store.deferred_acks import DeferredAck, DeferredAcks
-from sidecar.store.outbox import Entry, Outbox, older_than
+from sidecar.store.outbox import Outbox, older_than
+from sidecar.store.outbox_units import Entry
 from sidecar.submitter import Submitter
 
 _log = logging.getLogger(__name__)
@@ -35,7 +37,10 @@ def _overdue() -> Problem:
 
 
 class Recovery:
-    """Runs at most once at a time, for as long as it gets on; the health poller starts it again."""
+    """Runs at most once at a time, for as long as it gets on; the health poller starts it again.
+
+    `direct_ended` waits until no send is on the direct path: one that was sent after it must not overtake it from here.
+    """
 
     def __init__(
         self,
@@ -45,6 +50,7 @@ class Recovery:
         deferred: DeferredAcks,
         breaker: LinkBreaker,
         counters: Counters,
+        direct_ended: Callable[[], Awaitable[None]],
     ) -> None:
         self._link = link
         self._submitter = submitter
@@ -52,6 +58,7 @@ class Recovery:
         self._deferred = deferred
         self._breaker = breaker
         self._counters = counters
+        self._direct_ended = direct_ended
         self._faults: dict[int, int] = {}
         self._together = BATCH_MESSAGES_MAX
         self._task: asyncio.Task[None] | None = None
@@ -83,19 +90,26 @@ class Recovery:
 
     async def _drain_batch(self) -> bool:
         """Send the oldest; whether to go on."""
-        entries = (await self._outbox.head())[: self._together]
-        if not entries:
+        if self._outbox.is_stopped:
+            return False
+        await self._direct_ended()
+        async with self._outbox.taken(self._together) as entries:
+            settled = await self._send(entries)
+        if settled is None:
             await self._outbox.arrived()
             return True
-        overdue = self._outbox.overdue(entries)
-        if overdue and (overdue := older_than(overdue, await self._forgotten_us())):
-            await self._settle(overdue, [refused(_overdue())] * len(overdue))
-            return True
-        outcomes = await self._submitter.submit([entry.draft for entry in entries])
-        settled = await self._settle(entries, outcomes)
         if settled.pause is not None:
             await self._pause(settled.pause)
         return settled.proceed
+
+    async def _send(self, entries: Sequence[Entry]) -> Plan | None:
+        """Send these, or set aside those of them that have waited for too long; None where there is none."""
+        if not entries:
+            return None
+        overdue = self._outbox.overdue(entries)
+        if overdue and (overdue := older_than(overdue, await self._forgotten_us())):
+            return await self._settle(overdue, [refused(_overdue())] * len(overdue))
+        return await self._settle(entries, await self._submitter.submit([entry.draft for entry in entries]))
 
     async def _forgotten_us(self) -> int:
         """Before when the adapter may have forgotten what it had. Only it knows: this clock may be wrong."""

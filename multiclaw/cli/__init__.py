@@ -19,6 +19,7 @@ _VERBS: Final = {
     "send": "multiclaw.cli.messages",
     "recv": "multiclaw.cli.messages",
     "scheduled": "multiclaw.cli.scheduled",
+    "outbox": "multiclaw.cli.outbox",
     "dead-letters": "multiclaw.cli.dead_letters",
     "topology": "multiclaw.cli.topology",
     "governor": "multiclaw.cli.inbox",

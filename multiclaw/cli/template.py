@@ -26,7 +26,8 @@ run = "{run}"
 keys = "keys"
 contracts = "contracts"
 
-# Bounds. What is not set here has its default: queue_max = 500 messages per agent, outbox_max = 1000 sends per sidecar,
+# Bounds. What is not set here has its default: queue_max = 500 messages per agent, outbox_max = 1000 sends per sidecar
+# (its last twentieth, outbox_critical_reserve, is for critical ones),
 # lease_seconds = 30, attempts_max = 3, envelope_bytes_max = 262144.
 [limits]
 

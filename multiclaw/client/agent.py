@@ -18,6 +18,7 @@ from multiclaw.client.errors import BatchFailed, SidecarError
 from multiclaw.client.gaps import Gap, GapHook, GapLog
 from multiclaw.client.handlers import H, Handlers
 from multiclaw.client.messages import Message, StoredMessage
+from multiclaw.client.outbox import Outbox
 from multiclaw.client.outgoing import Receipt, SendFields, check_names, outgoing, receipt
 from multiclaw.client.retry import RetryPolicy
 from multiclaw.client.topology import Topology
@@ -184,6 +185,11 @@ class Agent:
     def dead_letters(self) -> DeadLetters:
         """What to do about deliveries that died; for the orchestrator."""
         return DeadLetters(self._opened.transport, self.send)
+
+    @property
+    def outbox(self) -> Outbox:
+        """Your own sends that wait for the adapter, and those that it refused after they had waited."""
+        return Outbox(self._opened.transport)
 
     @property
     def topology(self) -> Topology:

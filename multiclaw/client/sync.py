@@ -15,6 +15,7 @@ from multiclaw.client.handlers import H
 from multiclaw.client.messages import Message, NackMode, StoredMessage
 from multiclaw.client.outgoing import Receipt, SendFields
 from multiclaw.client.sync_dead_letters import SyncDeadLetters
+from multiclaw.client.sync_outbox import SyncOutbox
 
 R = TypeVar("R")
 
@@ -139,6 +140,13 @@ class SyncAgent:
         if self._thread is None:
             raise RuntimeError(_NOT_OPEN)
         return SyncDeadLetters(self._agent.dead_letters, self._call)
+
+    @property
+    def outbox(self) -> SyncOutbox:
+        """As `Agent.outbox`."""
+        if self._thread is None:
+            raise RuntimeError(_NOT_OPEN)
+        return SyncOutbox(self._agent.outbox, self._call)
 
     def scheduled(self, *, sender: str | None = None, limit: int = 100, after: str | None = None) -> dict[str, Any]:
         """As `Agent.scheduled`."""

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from shared import outbox as outbox_wire
 from shared.api import (
     Accepted,
     AckAnswer,
@@ -17,6 +18,7 @@ from shared.api import (
     NackAnswer,
     NackRequest,
     PollAnswer,
+    Queued,
     RangeAnswer,
     SendRequest,
     SidecarHealth,
@@ -24,11 +26,12 @@ from shared.api import (
 )
 from shared.limits import BATCH_BYTES_MAX, POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
 from shared.web.dead_letters import dead_letter_routes, replay_routes
-from shared.web.routes import Query, Route
+from shared.web.routes import Query, Route, paging
 from shared.web.scheduled import scheduled_routes
 from shared.web.topology import topology_routes
 from sidecar.gateway.dead_letters import DeadLetters
 from sidecar.gateway.emergencies import Emergencies
+from sidecar.gateway.outbox import OutboxAccess
 from sidecar.gateway.receiving import MESSAGES_DEFAULT, Receiving
 from sidecar.gateway.replays import Replays
 from sidecar.gateway.scheduled import Scheduled
@@ -59,6 +62,7 @@ def routes(  # noqa: PLR0913 - one parameter for each group of operations
     *,
     topology: Topology,
     scheduled: Scheduled,
+    outbox: OutboxAccess,
     envelope_bytes_max: int,
 ) -> list[Route]:
     """Every operation of the agents' API."""
@@ -71,6 +75,7 @@ def routes(  # noqa: PLR0913 - one parameter for each group of operations
         *replay_routes("/v1", replays, _LINK_PROBLEMS),
         *topology_routes("/v1", topology, _LINK_PROBLEMS),
         *scheduled_routes("/v1", scheduled, _LINK_PROBLEMS),
+        *_outbox(outbox),
         *_states(state, emergencies),
     ]
 
@@ -139,6 +144,33 @@ def _views(viewing: Viewing) -> list[Route]:
         Route(
             "GET", "/v1/tasks/{task_id}/lineage", "lineage", "The tree of a task.", viewing.lineage,
             {200: LineageView}, problems=(*_LINK_PROBLEMS, "not-found"),
+        ),
+    ]  # fmt: skip
+
+
+def _outbox(outbox: OutboxAccess) -> list[Route]:
+    pages = paging(outbox_wire.ITEMS_DEFAULT, outbox_wire.ITEMS_MAX, outbox_wire.CURSOR_PATTERN)
+    one = ("store-unavailable", "not-found")
+    return [
+        Route(
+            "GET", outbox_wire.PATH, "list_outbox", "Sends that wait for the adapter.", outbox.waiting,
+            {200: outbox_wire.WaitingPage}, query=pages, problems=("store-unavailable",),
+        ),
+        Route(
+            "GET", outbox_wire.REFUSED_PATH, "list_refused", "Queued sends that the adapter refused for good.",
+            outbox.refused, {200: outbox_wire.RefusedPage}, query=pages, problems=("store-unavailable",),
+        ),
+        Route(
+            "GET", outbox_wire.ONE_PATH, "read_outbox", "One of them, with its message.", outbox.one,
+            {200: outbox_wire.OutboxRecord}, problems=one,
+        ),
+        Route(
+            "POST", outbox_wire.RESEND_PATH, "resend_refused", "Queue a refused send again.", outbox.resend,
+            {202: Queued}, body=outbox_wire.ResendRequest, problems=(*one, "outbox-full", "idempotency-conflict"),
+        ),
+        Route(
+            "DELETE", outbox_wire.ONE_PATH, "drop_outbox", "Throw a waiting or a refused send away.", outbox.drop,
+            {200: outbox_wire.Dropped}, problems=(*one, "in-flight"),
         ),
     ]  # fmt: skip
 

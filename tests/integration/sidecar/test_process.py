@@ -10,20 +10,23 @@ import pytest
 from tests.integration.sidecar.harness import Deployment, key, message, until, until_health
 
 
-async def _messages(deployment: Deployment, first: int, count: int) -> list[int]:
+async def _messages(deployment: Deployment, first: int, count: int, **fields: str) -> list[int]:
     """Send numbered messages through a batch call; the codes they got."""
-    messages = [message(payload=first + n, idempotency_key=key(first + n)) for n in range(count)]
+    messages = [message(payload=first + n, idempotency_key=key(first + n), **fields) for n in range(count)]
     async with deployment.client() as client:
         _, answer = await client.call("POST", "/v1/messages/batch", {"messages": messages})
     return [outcome["code"] for outcome in answer["outcomes"]]
 
 
 async def test_a_full_outbox_survives_kill_and_drains_in_order(deployment: Deployment) -> None:
-    """kill -9 with 1,000 queued sends, and again in the middle of the drain: none is lost, doubled or out of order."""
+    """kill -9 with 1,000 queued sends, the last fifty critical, and again in the middle of the drain: none is lost,
+    doubled or out of order."""
     async with deployment.process() as process:
-        for first in range(0, 1_000, 100):
-            assert await _messages(deployment, first, 100) == [202] * 100
+        for first in range(0, 950, 95):
+            assert await _messages(deployment, first, 95) == [202] * 95
         assert await _messages(deployment, 1_000, 1) == [503]
+        assert await _messages(deployment, 950, 50, type="task.cancel/1") == [202] * 50
+        assert await _messages(deployment, 1_000, 1, type="task.cancel/1") == [503]
         process.send_signal(signal.SIGKILL)
         await process.wait()
     async with deployment.adapter():

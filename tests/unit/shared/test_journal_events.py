@@ -20,7 +20,7 @@ def test_ids_never_change() -> None:
     assert EMERGENCY.message_id == "5a2f6a3ce1f64f0b9c8b5d0f5c7b8a11"
     assert [event.message_id[:8] for event in EVENTS] == [
         "5a2f6a3c", "0c04c59e", "08e1c322", "fa283949", "b6e50e9c", "fa33f00d", "b602cf03", "24799544", "cb8258c6",
-        "967ba559", "bcbecf7c", "77e5fa82", "43cf025a",
+        "967ba559", "bcbecf7c", "77e5fa82", "43cf025a", "ac59fcf4",
     ]  # fmt: skip
 
 

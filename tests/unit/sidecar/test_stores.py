@@ -1,4 +1,4 @@
-"""What the sidecar's store promises, on real SQLite."""
+"""What the sidecar's store promises of itself and of processed messages, on real SQLite."""
 
 import asyncio
 import threading
@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.clock import Clock
 from shared.service_manager import Standing
-from sidecar.core.drafts import Draft
-from sidecar.store.outbox import Outbox, older_than
 from sidecar.store.processed import (
     MessageKey,
     Processed,
@@ -21,7 +18,6 @@ from sidecar.store.processed import (
     take_back,
 )
 from sidecar.store.store import Store, open_store
-from tests.support.clock import SettableClock, us
 
 
 @pytest.fixture
@@ -31,79 +27,8 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
         yield opened
 
 
-def _draft(number: int) -> Draft:
-    return Draft(str(number), {"to": "product", "payload": number}, b'{"payload":%d}' % number)
-
-
-async def test_the_outbox_is_occupied_from_the_first_moment(store: Store) -> None:
-    """A send that is on its way in counts before it is committed, even when its caller has gone."""
-    outbox = Outbox(store, Clock(), 10, 14)
-    outbox.add(_draft(1)).cancel()
-    assert outbox.occupied
-    await store.settled()
-    entries = await outbox.head()
-    assert [entry.draft.key for entry in entries] == ["1"]
-    assert outbox.depth == 1
-    await outbox.settle(entries, [])
-    assert not outbox.occupied
-
-
-async def test_depth_is_exact_across_settling_and_reloading(store: Store) -> None:
-    """Additions that commit while others are settled are counted, and a new process counts the same."""
-    outbox = Outbox(store, Clock(), 1_000, 14)
-    for number in range(50):
-        await outbox.add(_draft(number))
-    entries = await outbox.head()
-    waiting = [outbox.add(_draft(number)) for number in range(50, 60)]
-    await outbox.settle(entries[:40], [(entries[40], {"type": "expired"})])
-    assert [(await future).code for future in waiting] == [202] * 10
-    assert (outbox.depth, outbox.dead) == (19, 1)
-    again = Outbox(store, Clock(), 1_000, 14)
-    await again.load()
-    assert (again.depth, again.dead) == (19, 1)
-    assert [entry.draft.key for entry in await again.head()] == [str(number) for number in range(41, 60)]
-
-
 def _processed(key: MessageKey, result: bytes | None = None) -> Processed:
     return Processed(key, f"d-{key.idempotency_key}", result)
-
-
-async def test_what_has_waited_too_long_is_overdue(store: Store) -> None:
-    """More than the days it may; which of those are too old to send is the adapter's to say, give or take an hour."""
-    clock = SettableClock()
-    outbox = Outbox(store, clock, 10, 14)
-    await outbox.add(_draft(1))
-    clock.advance(3_600)
-    await outbox.add(_draft(2))
-    entries = await outbox.head()
-    assert outbox.overdue(entries) == []
-    clock.advance(14 * 86_400 - 3_599)
-    assert outbox.overdue(entries) == entries[:1]
-    clock.step_wall(40 * 86_400)
-    assert outbox.overdue(entries) == entries
-    first_us, second_us = (entry.queued_at_us for entry in entries)
-    assert older_than(entries, first_us - us(3_600)) == []
-    assert older_than(entries, second_us - us(3_600)) == entries[:1]
-    assert older_than(entries, second_us) == entries
-
-
-async def test_what_was_set_aside_is_bounded_and_the_oldest_leaves_aloud(
-    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Whoever reads the log has the whole message and why it was refused; the newest stay."""
-    monkeypatch.setattr("sidecar.store.outbox.DEAD_MAX", 2)
-    clock = SettableClock()
-    outbox = Outbox(store, clock, 10, 14)
-    for number in range(4):
-        await outbox.add(_draft(number))
-    for entry in await outbox.head():
-        clock.advance(1)
-        await outbox.settle([], [(entry, {"type": f"refusal-{entry.id}"})])
-    assert (outbox.depth, outbox.dead) == (0, 2)
-    dropped = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert dropped == [f'outbox-dead-dropped: {n}: {{"type":"refusal-{n + 1}"}}: {{"payload":{n}}}' for n in (0, 1)]
-    kept = await store.read(lambda c: c.execute("SELECT idempotency_key FROM outbox_dead ORDER BY 1").fetchall())
-    assert kept == [("2",), ("3",)]
 
 
 async def test_the_first_result_stays(store: Store) -> None:
