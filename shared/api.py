@@ -230,6 +230,15 @@ class EmergencyAnswer(Model):
     recorded: Literal["journald", "file", "stderr"]
 
 
+class LastingCondition(Model):
+    """A trouble of the sidecar that the journal was told of, and that is not over."""
+
+    condition: str = Field(description="as the journal calls it, such as `outbox-full`")
+    severity: Literal["critical", "warning"]
+    since: str
+    detail: str
+
+
 class SidecarHealth(Model):
     """The state of a sidecar and of its way to the adapter."""
 
@@ -241,7 +250,10 @@ class SidecarHealth(Model):
     breaker: Literal["closed", "open", "half-open"]
     outbox_depth: int
     outbox_dead: int = Field(description="sends the adapter refused for good after they had been queued")
+    outbox_max: int
+    outbox_oldest_at: str | None = Field(description="when the first send that waits was queued")
     deferred_acks: int
+    conditions: list[LastingCondition]
     sqlite_version: str
     sqlite_verdict: str = Field(description="`safe`, or `unsafe: ` and why")
     page_checksums: str = Field(description="`on`, or `off: ` and why")

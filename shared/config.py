@@ -96,6 +96,7 @@ class Limits(Section):
     breaker_failures: Annotated[int, Field(ge=1)] = 3
     breaker_reset_seconds: Annotated[float, Field(gt=0)] = 1.0
     breaker_reset_cap_seconds: Annotated[float, Field(gt=0)] = 30.0
+    breaker_alarm_seconds: Annotated[float, Field(gt=0)] = 60.0
     store_probe_seconds: Annotated[float, Field(gt=0)] = 10.0
     poll_wait_seconds_max: Annotated[float, Field(ge=0, le=POLL_WAIT_SECONDS_MAX)] = POLL_WAIT_SECONDS_MAX
 

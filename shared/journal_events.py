@@ -150,6 +150,45 @@ OUTBOX_DROPPED: Final = JournalEvent(
     WARNING,
     writers=("sidecar",),
 )
+OUTBOX_AGING: Final = JournalEvent(
+    "outbox-aging",
+    "1a47ac4d5fd64f372270b00f97b67cfc",
+    "A send has waited for long in a sidecar's outbox",
+    "The oldest send of @MULTICLAW_AGENT@ has waited for half of the time for which the adapter surely remembers\n"
+    "whether it has it already (limits.outbox_days_max).\n\n"
+    "Bring the adapter back, or see what holds the outbox up: multiclaw outbox list --as @MULTICLAW_AGENT@.",
+    WARNING,
+    writers=("sidecar",),
+)
+OUTBOX_TOO_OLD: Final = JournalEvent(
+    "outbox-too-old",
+    "e10fda12dba270fc02f34c2d6b46407f",
+    "A send will soon have waited for too long in a sidecar's outbox",
+    "Four fifths of the time are gone for which the adapter surely remembers whether it has the oldest send of\n"
+    "@MULTICLAW_AGENT@. After all of it the send may be set aside instead, for somebody to decide about.\n\n"
+    "Bring the adapter back, or see what holds the outbox up: multiclaw outbox list --as @MULTICLAW_AGENT@.",
+    writers=("sidecar",),
+)
+OUTBOX_REFUSED: Final = JournalEvent(
+    "outbox-refused",
+    "2f48782994d2dab11074d282584a9058",
+    "Sends were refused after they had waited",
+    "The adapter refused sends of @MULTICLAW_AGENT@ for good, for which the agent had a 202. They are kept,\n"
+    "each with the reason.\n\n"
+    "See them: multiclaw outbox list --dead --as @MULTICLAW_AGENT@. Then send them again (outbox resend) or drop them.",
+    WARNING,
+    writers=("sidecar",),
+)
+OUTBOX_STOPPED: Final = JournalEvent(
+    "outbox-stopped",
+    "b4c519dac585278336a90e2219e8d3f6",
+    "A sidecar's outbox has stopped",
+    "As many refused sends of @MULTICLAW_AGENT@ are kept as may be. Nothing more leaves its outbox, since what is\n"
+    "refused could not be kept; nothing is lost.\n\n"
+    "Decide about them: multiclaw outbox list --dead --as @MULTICLAW_AGENT@, then outbox resend or outbox drop.\n"
+    "It goes on by itself as soon as there is room.",
+    writers=("sidecar",),
+)
 
 EVENTS: Final = (
     EMERGENCY,
@@ -166,6 +205,10 @@ EVENTS: Final = (
     WATCH_FORGED,
     WATCH_UNDELIVERED,
     OUTBOX_DROPPED,
+    OUTBOX_AGING,
+    OUTBOX_TOO_OLD,
+    OUTBOX_REFUSED,
+    OUTBOX_STOPPED,
 )
 
 

@@ -29,6 +29,7 @@ from shared.web.routes import Call
 from shared.web.service import Service
 from sidecar.acknowledger import Acknowledger
 from sidecar.breaker import LinkBreaker
+from sidecar.changes import Changes
 from sidecar.core.outbox_bounds import DEAD_MAX, OutboxBounds
 from sidecar.counters import Counters
 from sidecar.forgetter import Forgetter
@@ -46,6 +47,7 @@ from sidecar.gateway.viewing import Viewing
 from sidecar.guard import guard
 from sidecar.health_poller import HealthPoller
 from sidecar.link import Link
+from sidecar.monitor import Monitor, Watched
 from sidecar.receiver import Receiver
 from sidecar.recipients import Recipients
 from sidecar.recovery import Recovery
@@ -75,10 +77,12 @@ async def application(config_path: Path, agent: str) -> AsyncIterator[None]:
     passed = passed_listener(config.sidecar_socket(agent), os.environ)
     with _locked(config.sidecar_state(agent)):
         token = _token(config.token_file(agent))
-        async with open_store(config.sidecar_store(agent)) as store:
+        clock, changes = Clock(), Changes()
+        async with open_store(config.sidecar_store(agent), clock, changes.tell) as store:
             owner_uid = os.geteuid() if passed is None else config.sidecar_socket(agent).stat().st_uid
             check = guard(agent, token, owner_uid, development=config.deployment.development)
-            sidecar = _Sidecar(config, Recipients(config_path, config), agent, keyring, store, check)
+            recipients = Recipients(config_path, config)
+            sidecar = _Sidecar(config, recipients, agent, keyring, store, check, clock=clock, changes=changes)
             async with (
                 sidecar.running(),
                 serving(sidecar.service.server()) as runner,
@@ -94,7 +98,7 @@ async def application(config_path: Path, agent: str) -> AsyncIterator[None]:
 class _Sidecar:
     """The parts of one sidecar."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what one sidecar is made from
         self,
         config: Config,
         recipients: Recipients,
@@ -102,16 +106,20 @@ class _Sidecar:
         keyring: Keyring,
         store: Store,
         check: Callable[[Call], None],
+        *,
+        clock: Clock,
+        changes: Changes,
     ) -> None:
         limits = config.limits
-        clock = Clock()
         counters = Counters()
         self._store = store
         self._clock = clock
-        self._breaker = LinkBreaker(limits.breaker_failures, clock)
-        self._link = Link(config.adapter_socket, keyring, clock, self._breaker, counters, limits.link_timeout_seconds)
+        self._breaker = LinkBreaker(limits.breaker_failures, clock, changes.tell)
+        self._link = Link(
+            config.adapter_socket, keyring, clock, self._breaker, counters, limits.link_timeout_seconds, changes.tell
+        )
         priorities = Priorities(config.paths.contracts)
-        self._outbox = Outbox(store, clock, _bounds(limits), priorities.critical)
+        self._outbox = Outbox(store, clock, _bounds(limits), priorities.critical, changes.tell)
         self._deferred = DeferredAcks(store)
         self._seen = Seen()
         submitter = Submitter(self._link, clock)
@@ -128,9 +136,13 @@ class _Sidecar:
             limits,
             place=(list(config.agents).index(agent) + 0.5) / len(config.agents),
             on_ready=self._recovery.start,
+            changed=changes.tell,
         )
         journal = Journal("multiclaw-sidecar", config.sidecar_state(agent), clock)
-        state = State(agent, store, self._outbox, self._deferred, self._breaker, self._poller, counters)
+        away_us_max = int(limits.breaker_alarm_seconds * MICROSECONDS)
+        watched = Watched(clock, self._breaker, self._poller, self._link, self._outbox, store, away_us_max)
+        self._monitor = Monitor(agent, watched, changes, journal, counters)
+        state = State(agent, watched, self._deferred, counters, self._monitor)
         table = routes(
             Sending(agent, limits.envelope_bytes_max, self._sender, clock),
             Receiving(self._receiver, acknowledger, limits.poll_wait_seconds_max),
@@ -152,8 +164,9 @@ class _Sidecar:
         await self._outbox.load()
         await self._deferred.load()
         await self._seen.load(self._store)
+        await self._monitor.load()
         loop, forgetter = asyncio.get_running_loop(), Forgetter(self._store, self._link, self._clock)
-        lasting = {loop.create_task(work) for work in (self._poller.run(), forgetter.run())}
+        lasting = {loop.create_task(work) for work in (self._poller.run(), forgetter.run(), self._monitor.run())}
         try:
             yield
         finally:

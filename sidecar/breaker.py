@@ -38,11 +38,12 @@ class Probe:
 class LinkBreaker:
     """Closed: the link is used. Otherwise nothing but the health probe touches the adapter.
 
-    `period` is another number after each transition.
+    `period` is another number after each transition; `changed` is called after each.
     """
 
-    def __init__(self, failures_max: int, clock: Clock) -> None:
+    def __init__(self, failures_max: int, clock: Clock, changed: Callable[[], None] = lambda: None) -> None:
         self._clock = clock
+        self._changed = changed
         self._breaker = pybreaker.CircuitBreaker(
             fail_max=failures_max, name="link", listeners=[_Listener(self._entered)]
         )
@@ -112,6 +113,7 @@ class LinkBreaker:
             _log.warning("breaker-open: nothing but the health probe goes to the adapter")
         else:  # twice with each probe: an outage of days would fill the log
             _log.debug("breaker-%s: not closed for %.1f s", state, away_seconds)
+        self._changed()
 
 
 class _Listener(pybreaker.CircuitBreakerListener):

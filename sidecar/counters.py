@@ -25,6 +25,7 @@ class Counters:
     deliveries_released: int = _counted("Messages given back because the agent had gone.")
     acks_deferred: int = _counted("Acknowledgements kept until the adapter is back.")
     gaps_found: int = _counted("Gaps told to the agent.")
+    conditions_told: int = _counted("Entries about conditions in the journal: begun, lasting and ended.")
     link_requests: int = _counted("Requests sent to the adapter.")
     link_failures: int = _counted("Requests without a believable answer.")
     answers_unverified: int = _counted("Answers whose signature was wrong or missing.")

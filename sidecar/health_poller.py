@@ -26,7 +26,7 @@ _LOOK_SECONDS: Final = 0.1
 
 
 class HealthPoller:
-    """`reachable` is what the last probe found.
+    """`reachable` is what the last probe found; `changed` is called when it finds something else.
 
     `place` in [0, 1) is this sidecar's own among all of the deployment: by it the first probes after a start of the
     adapter, which all sidecars see at once, are apart for certain, where chance would put some of a few together.
@@ -41,6 +41,7 @@ class HealthPoller:
         *,
         place: float,
         on_ready: Callable[[], None],
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._link = link
         self._breaker = breaker
@@ -48,6 +49,7 @@ class HealthPoller:
         self._limits = limits
         self._place = place
         self._on_ready = on_ready
+        self._changed = changed
         self._open_pauses = self._new_pauses()
         self._probed_socket: tuple[int, int] | None = None
         self.reachable = False
@@ -70,6 +72,7 @@ class HealthPoller:
             probe.ready = self.reachable = await self._is_ready()
         if was_reachable != self.reachable:
             _log.info("adapter-%s: breaker %s", "ready" if self.reachable else "away", self._breaker.state)
+            self._changed()
         if self.reachable and was_closed:
             self._open_pauses = self._new_pauses()
         if self.reachable:

@@ -6,6 +6,7 @@ answer. While the breaker is open a request is not sent at all.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +36,8 @@ class Link:
     """One sidecar's way to the adapter; `close` it after use.
 
     `shut_out` is why the adapter does not take this agent for one of the deployment, as it said last; None if it does.
+    `bad_answer_us` is when an answer was last not signed with our key, by the steady clock, and `believed` whether one
+    was since; `changed` is called when they change.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Link:
         breaker: LinkBreaker,
         counters: Counters,
         timeout_seconds: float,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._wire = Wire(socket_path)
         self._keyring = keyring
@@ -54,7 +58,10 @@ class Link:
         self._timeout_seconds = timeout_seconds
         self._open_requests: set[asyncio.Timeout] = set()
         self._stopping = False
+        self._changed = changed
         self.shut_out: str | None = None
+        self.bad_answer_us: int | None = None
+        self.believed = False
 
     @property
     def key(self) -> Key:
@@ -125,8 +132,13 @@ class Link:
     def _judge(self, signature: str, status: int, content: bytes, stated: str | None) -> LinkAnswer:
         if not verify_answer(self.key, signature, status, content, stated):
             self._counters.answers_unverified += 1
+            self.bad_answer_us, self.believed = self._clock.steady_us(), False
+            self._changed()
             _log.warning("answer-unverified: status %d; not believed", status)
             return LinkAnswer(classify(status, verified=False), status)
+        if not self.believed:
+            self.believed = True
+            self._changed()
         document = _object(content)
         if document is None:
             return LinkAnswer(classify(None), status)

@@ -16,11 +16,12 @@ def render(
     counters: Counters,
     gauges: Mapping[str, tuple[str, float]],
     by_state: Mapping[str, tuple[str, Mapping[str, float]]],
+    conditions: Mapping[str, bool],
 ) -> bytes:
-    """All counters, `gauges` as name → (help, value), and counters `by_state` as name → (help, state → value), each
-    labelled with the agent."""
+    """All counters, `gauges` as name → (help, value), and counters `by_state` as name → (help, state → value), and
+    which `conditions` last, each labelled with the agent."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Snapshot(agent, counters, gauges, by_state))
+    registry.register(_Snapshot(agent, counters, gauges, by_state, conditions))
     return generate_latest(registry)
 
 
@@ -31,11 +32,13 @@ class _Snapshot:
         counters: Counters,
         gauges: Mapping[str, tuple[str, float]],
         by_state: Mapping[str, tuple[str, Mapping[str, float]]],
+        conditions: Mapping[str, bool],
     ) -> None:
         self._agent = agent
         self._counters = counters
         self._gauges = gauges
         self._by_state = by_state
+        self._conditions = conditions
 
     def collect(self) -> Iterator[Metric]:
         """The families of one scrape."""
@@ -52,3 +55,7 @@ class _Snapshot:
             for state, value in values.items():
                 counter.add_metric([self._agent, state], value)
             yield counter
+        lasting = GaugeMetricFamily(_PREFIX + "condition", "Whether a condition lasts.", labels=["agent", "condition"])
+        for name, lasts in self._conditions.items():
+            lasting.add_metric([self._agent, name], lasts)
+        yield lasting

@@ -47,6 +47,7 @@ class AgentStatus:
     last_seen: str | None
     outbox_depth: int | None
     breaker: str | None
+    conditions: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ async def collect(config: Config) -> DeploymentStatus:
             last_seen=adapter.body.get("last_seen", {}).get(name),
             outbox_depth=health.body.get("outbox_depth"),
             breaker=health.body.get("breaker"),
+            conditions=list(map(_condition, health.body.get("conditions", []))),
         )
     adapter_status = AdapterStatus(
         pid=adapter.pid,
@@ -119,6 +121,11 @@ def _url(port_file: Path) -> str | None:
         return f"http://127.0.0.1:{int(port_file.read_text(encoding='ascii'))}"
     except (OSError, ValueError):
         return None
+
+
+def _condition(lasting: dict[str, str]) -> str:
+    """What the sidecar has told the journal, and what is not over."""
+    return "{condition} since {since}: {detail}".format(**lasting)
 
 
 def _table_of(found: DeploymentStatus) -> Table:
@@ -141,6 +148,9 @@ def _print(found: DeploymentStatus, config: Path, *, by_systemd: bool) -> None:
     for name, process in processes.items():
         if not process.ready:
             console.print(f"{name} is not ready: {process.reason}", markup=False)
+    for name, agent in found.agents.items():
+        for condition in agent.conditions:
+            console.print(f"{name}: {condition}", markup=False)
     for warning in found.adapter.warnings:
         console.print(warning, markup=False)
     if found.adapter.governor_unread:

@@ -41,3 +41,11 @@ CREATE TABLE IF NOT EXISTS seen (
     channel TEXT PRIMARY KEY,
     sequence INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+-- What an operator was told of and is not over. Times are steady, in microseconds, and clamped by the next process.
+CREATE TABLE IF NOT EXISTS conditions (
+    name TEXT PRIMARY KEY,
+    since_us INTEGER NOT NULL,
+    told_us INTEGER NOT NULL,
+    times INTEGER NOT NULL
+) WITHOUT ROWID;

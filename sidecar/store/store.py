@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
+from shared.clock import Clock
 from shared.config import ConfigurationFault
 from shared.database import (
     Database,
@@ -39,17 +40,21 @@ _PATIENCE_SECONDS: Final = 2.0
 
 
 class Store:
-    """Runs units. `fault` tells what the last write failed with, or is `None`.
+    """Runs units. `fault` tells what the last write failed with, or is `None`; `failed_us` when one last did, by the
+    steady clock. `changed` is called when writes begin to fail, and when one succeeds again.
 
     Once a wrong page has proved that the store is damaged, nothing is taken or given any more. What SQLite calls
     malformed may be a disk that fails to read: it is trouble that may pass, and the next start finds out.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Clock, changed: Callable[[], None]) -> None:
         self._database = database
         self._commits: GroupCommit[Unit[Any], Any] = GroupCommit(self._apply)
         self._damage: Exception | None = None
+        self._clock = clock
+        self._changed = changed
         self.fault: str | None = None
+        self.failed_us: int | None = None
 
     @property
     def page_checksums(self) -> str:
@@ -102,10 +107,18 @@ class Store:
         try:
             results = await self._database.run(together)
         except (SqliteError, OSError) as error:
-            self.fault = str(error)
+            self._failed(error)
             raise self._unavailable(error) from error
-        self.fault = None
+        if self.fault is not None:
+            self.fault = None
+            self._changed()
         return results
+
+    def _failed(self, error: Exception) -> None:
+        begins = self.fault is None
+        self.fault, self.failed_us = str(error), self._clock.steady_us()
+        if begins:
+            self._changed()
 
     def _refuse_if_damaged(self) -> None:
         if self._damage is not None:
@@ -114,6 +127,7 @@ class Store:
     def _unavailable(self, error: Exception) -> Problem:
         if is_certain(error):
             self._damage = error
+            self._failed(error)
             detail = f"The sidecar's own store is damaged: {error}. Its files are kept as they are; it needs a repair."
         else:
             detail = f"The sidecar's own store fails: {error}. Nothing was accepted; try again."
@@ -129,7 +143,9 @@ class Store:
 
 
 @asynccontextmanager
-async def open_store(path: Path) -> AsyncIterator[Store]:
+async def open_store(
+    path: Path, clock: Clock | None = None, changed: Callable[[], None] = lambda: None
+) -> AsyncIterator[Store]:
     """The store at `path`, made if absent; closed, with everything queued committed, at the end.
 
     Raises `ConfigurationFault` for one that is damaged: starting again would not mend it. A disk that fails to read is
@@ -137,7 +153,8 @@ async def open_store(path: Path) -> AsyncIterator[Store]:
     """
     schema = resources.files("sidecar.store").joinpath("schema.sql").read_text(encoding="utf-8")
     try:
-        store = Store(await open_database(path, schema, migrations=load_migrations("sidecar.store")))
+        database = await open_database(path, schema, migrations=load_migrations("sidecar.store"))
+        store = Store(database, clock or Clock(), changed)
     except Exception as error:
         if not is_damage(error) or await asyncio.to_thread(doubt, path, error) is not None:
             raise

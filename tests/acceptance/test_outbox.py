@@ -49,11 +49,14 @@ async def test_an_outbox_from_the_first_wait_to_the_last_word(
             await _send(pm, 503, payload={"text": "too late"})
             cancel = await _send(pm, 202, type="task.cancel/1", task_id="t", payload={})
             await _look(shell, keys, cancel)
+            await until(lambda: _lasts(pm, "outbox-full", "outbox-nearly-full"), "the operator is told")
             dropped = await shell.outbox("drop", keys[0], "--yes")
             assert [(one["status"], one["was"]) for one in dropped["outcomes"]] == [("dropped", "waiting")]
             await deployment.start_adapter()
             await until(lambda: _drained(pm, dead=1), "all but one arrive")
+            await until(lambda: _lasts(pm, "outbox-refused"), "only that is left to tell")
             await _mend(shell, pm, keys[7])
+            await until(lambda: _lasts(pm), "all of it is over")
         arrived = [m.envelope["idempotency_key"] for m in read_store(deployment.config.adapter_store).messages]
         assert arrived == [*keys[1:7], cancel]
 
@@ -67,6 +70,11 @@ async def _send(pm: AgentClient, status: int, **fields: object) -> str | None:
 async def _drained(pm: AgentClient, dead: int) -> bool:
     health = await pm.health()
     return (health["outbox_depth"], health["outbox_dead"]) == (0, dead)
+
+
+async def _lasts(pm: AgentClient, *conditions: str) -> bool:
+    health = await pm.health()
+    return [one["condition"] for one in health["conditions"]] == list(conditions)
 
 
 async def _look(shell: Shell, keys: list, cancel: str | None) -> None:

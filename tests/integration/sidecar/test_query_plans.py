@@ -24,6 +24,7 @@ _SMALL_TABLES = {
     "deferred_acks",  # what was handed over before the adapter went away: as much as a queue holds
     "outbox",  # `outbox_max`
     "outbox_dead",  # `DEAD_MAX`
+    "conditions",  # a row for each
     "seen",  # a row for each channel
 }
 

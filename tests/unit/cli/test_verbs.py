@@ -41,6 +41,7 @@ def test_status_of_what_is_down_has_the_whole_shape(monkeypatch, deployment):
         "last_seen": None,
         "outbox_depth": None,
         "breaker": None,
+        "conditions": [],
     }
 
 
