@@ -20,10 +20,14 @@ RUN: Final = Path("/run/multiclaw")
 AGENT_NAME_CHARS_MAX: Final = 27
 """An agent's user is `mc-NAME`, its sidecar's `mcs-NAME`, and systemd takes names of 31 bytes (utmp(5))."""
 
-_UNITS: Final = PurePosixPath("etc/systemd/system")
-_KEYS: Final = _UNITS / "multiclaw-adapter.service.d/keys.conf"
-WANTED: Final = _UNITS / "multiclaw.target.wants"
+UNITS: Final = PurePosixPath("etc/systemd/system")
+_KEYS: Final = UNITS / "multiclaw-adapter.service.d/keys.conf"
+WANTED: Final = UNITS / "multiclaw.target.wants"
 """The folder of links to what starts with the target."""
+
+_WATCH_DROP_IN: Final = "watch.conf"
+WATCH_DROP_INS: Final = f"multiclaw-sidecar@*.socket.d/{_WATCH_DROP_IN}"
+"""Which files open a sidecar's socket to the watcher, below the folder `UNITS`."""
 
 SYSUSERS: Final = PurePosixPath("etc/sysusers.d/multiclaw.conf")
 TMPFILES: Final = PurePosixPath("etc/tmpfiles.d/multiclaw.conf")
@@ -35,6 +39,14 @@ _ELSEWHERE: Final = {
 
 _HIDDEN: Final = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 - named, not used
 """What the units do not see (`ProtectHome=`, `PrivateTmp=`): nothing there can be started by them."""
+
+
+_OPEN_TO_WATCH: Final = """\
+# The watcher tells this orchestrator of alarms: who comes by the group of the socket may send, and nothing else.
+[Socket]
+SocketGroup=multiclaw-watch
+SocketMode=0660
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +68,23 @@ def plan(config: Config, folder: Path, programs: Path, templates: Mapping[str, s
     `templates` are the files of `deploy/systemd` by name.
     """
     files = {
-        _ELSEWHERE.get(name, _UNITS / name): text.replace("/opt/multiclaw/bin/", f"{programs}/").replace(
+        _ELSEWHERE.get(name, UNITS / name): text.replace("/opt/multiclaw/bin/", f"{programs}/").replace(
             "/etc/multiclaw/", f"{folder}/"
         )
         for name, text in templates.items()
     }
     files[_KEYS] = _credentials(config)
     files[SYSUSERS] += "".join(f'u mc-{agent} - "Multiclaw agent {agent}"\n' for agent in config.agents)
-    units = ["multiclaw-adapter.socket", "multiclaw-adapter.service"]
+    for agent in config.orchestrators:
+        files[UNITS / f"multiclaw-sidecar@{agent}.socket.d" / _WATCH_DROP_IN] = _OPEN_TO_WATCH
+    units = ["multiclaw-adapter.socket", "multiclaw-adapter.service", "multiclaw-watch.service"]
     units += [f"multiclaw-sidecar@{agent}.{kind}" for agent in config.agents for kind in ("socket", "service")]
     return Plan(files, {WANTED / unit: f"../{_template_of(unit)}" for unit in units})
 
 
 def removal(names: Iterable[str]) -> list[PurePosixPath]:
     """The files that a plan may have made, whatever the topology was; its links are in the folder `WANTED`."""
-    return [*(_ELSEWHERE.get(name, _UNITS / name) for name in names), _KEYS]
+    return [*(_ELSEWHERE.get(name, UNITS / name) for name in names), _KEYS]
 
 
 def obstacles(config: Config, folder: Path, used: Iterable[Path]) -> list[str]:

@@ -255,6 +255,11 @@ class Config(Membership):
         return Membership(agents=self.agents, channels=self.channels)
 
     @property
+    def orchestrators(self) -> list[str]:
+        """The agents with that role."""
+        return [name for name, agent in self.agents.items() if agent.role == "orchestrator"]
+
+    @property
     def adapter_state(self) -> Path:
         """The folder of the adapter's store."""
         return self.paths.state / "adapter"

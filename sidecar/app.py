@@ -44,7 +44,7 @@ from sidecar.gateway.state import State
 from sidecar.gateway.table import routes
 from sidecar.gateway.topology import Topology
 from sidecar.gateway.viewing import Viewing
-from sidecar.guard import guard
+from sidecar.guard import Peers, guard, peers_of
 from sidecar.health_poller import HealthPoller
 from sidecar.link import Link
 from sidecar.monitor import Monitor, Watched
@@ -79,8 +79,8 @@ async def application(config_path: Path, agent: str) -> AsyncIterator[None]:
         token = _token(config.token_file(agent))
         clock, changes = Clock(), Changes()
         async with open_store(config.sidecar_store(agent), clock, changes.tell) as store:
-            owner_uid = os.geteuid() if passed is None else config.sidecar_socket(agent).stat().st_uid
-            check = guard(agent, token, owner_uid, development=config.deployment.development)
+            peers = Peers(os.geteuid()) if passed is None else peers_of(config.sidecar_socket(agent).stat())
+            check = guard(agent, token, peers, development=config.deployment.development)
             recipients = Recipients(config_path, config)
             sidecar = _Sidecar(config, recipients, agent, keyring, store, check, clock=clock, changes=changes)
             async with (

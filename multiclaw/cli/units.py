@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Final
 
 import typer
@@ -53,7 +53,7 @@ def _install(config: Config, folder: Path, root: Path) -> None:
     if obstacles:
         raise Exit(CONFIGURATION, "\nmulticlaw: ".join(obstacles))
     plan = units.plan(config, folder, programs, _templates())
-    changed = [*_write(plan, root), *_remove_links(plan, root)]
+    changed = [*_write(plan, root), *_remove_stale(plan, root)]
     for line in changed or ["nothing was to be changed"]:
         print(line)
     if root == _ROOT:
@@ -62,12 +62,16 @@ def _install(config: Config, folder: Path, root: Path) -> None:
         _reload()
         print("next: systemctl enable --now multiclaw.target")
         print("after an upgrade, which leaves the sockets open: systemctl try-restart 'multiclaw-*.service'")
+        for name in config.orchestrators:
+            if any(f"multiclaw-sidecar@{name}.socket.d" in line for line in changed):
+                print(f"for the watcher to reach {name}, once: systemctl try-restart multiclaw-sidecar@{name}.socket")
 
 
 def _uninstall(root: Path) -> None:
     if root == _ROOT and (root / units.WANTED).exists():
         _run("systemctl", "disable", "--now", "multiclaw.target")
     files = [root / path for path in units.removal(_templates())]
+    files += sorted((root / units.UNITS).glob(units.WATCH_DROP_INS))
     links = sorted((root / units.WANTED).glob("*"))
     for path in (*links, *files):
         if path.is_symlink() or path.exists():
@@ -123,12 +127,17 @@ def _write(plan: units.Plan, root: Path) -> Iterator[str]:
             yield f"linked {path}"
 
 
-def _remove_links(plan: units.Plan, root: Path) -> Iterator[str]:
+def _remove_stale(plan: units.Plan, root: Path) -> Iterator[str]:
     """Remove what an earlier topology wanted; agents that somebody enabled are left alone."""
     for path in sorted((root / units.WANTED).glob("multiclaw-sidecar@*")):
         if units.WANTED / path.name not in plan.links:
             path.unlink()
             yield f"removed {path}; if it runs: systemctl stop {path.name}"
+    for path in sorted((root / units.UNITS).glob(units.WATCH_DROP_INS)):
+        if PurePosixPath(path.relative_to(root)) not in plan.files:
+            path.unlink()
+            path.parent.rmdir()
+            yield f"removed {path}; then: systemctl restart {path.parent.name.removesuffix('.d')}"
 
 
 def _reload() -> None:

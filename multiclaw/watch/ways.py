@@ -35,9 +35,8 @@ def ways_of(config: Config) -> Mapping[str, Tell]:
     if watch.command:
         ways[COMMAND] = _command(watch.command, watch.hook_seconds)
     if watch.agents:
-        for name, agent in config.agents.items():
-            if agent.role == "orchestrator":
-                ways[agent_way(name)] = _agent(name, config.sidecar_socket(name))
+        for name in config.orchestrators:
+            ways[agent_way(name)] = _agent(name, config.sidecar_socket(name))
     return ways
 
 

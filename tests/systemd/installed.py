@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from multiclaw import Receipt, SyncAgent, Unavailable
 from multiclaw.cli.template import AGENTS_DEFAULT
@@ -13,6 +13,7 @@ from tests.systemd.box import Box
 from tests.systemd.installation import MULTICLAW, PYTHON
 
 ADAPTER: Final = "multiclaw-adapter.service"
+WATCH: Final = "multiclaw-watch.service"
 CONFIG: Final = "/etc/multiclaw/multiclaw.toml"
 _ASK: Final = """
 import http.client, socket, sys
@@ -58,7 +59,7 @@ class Installed:
         """All of it runs and is ready, whatever was before."""
         self.box.run("systemctl", "reset-failed")
         sidecars = [f"multiclaw-sidecar@{agent}.service" for agent in AGENTS_DEFAULT]
-        self.box.run("systemctl", "start", "multiclaw.target", ADAPTER, *sidecars)
+        self.box.run("systemctl", "start", "multiclaw.target", ADAPTER, WATCH, *sidecars)
 
     def show(self, unit: str, name: str) -> str:
         """One property of a unit."""
@@ -110,6 +111,17 @@ def drain(agent: SyncAgent) -> list[str]:
                 texts.append(message.payload["text"])
                 message.ack()
     return texts
+
+
+def alarms(orchestrator: SyncAgent) -> list[dict[str, Any]]:
+    """Every alarm that waits for the orchestrator; all that waits is acknowledged."""
+    found = []
+    with contextlib.suppress(Unavailable):  # while the adapter is down
+        while messages := orchestrator.poll(wait=0, max=100):
+            for message in messages:
+                found += [message.payload] if message.type == "alarm/1" else []
+                message.ack()
+    return found
 
 
 class Traffic:

@@ -3,12 +3,14 @@
 import itertools
 import json
 import time
+from typing import Any
 
 import pytest
 
+from multiclaw.watch.core.entry import identity
 from shared.journal_events import EMERGENCY, START_LIMIT_HIT
 from tests.systemd.installation import PYTHON
-from tests.systemd.installed import ADAPTER, AGENTS_DEFAULT, CONFIG, Installed, Traffic, drain, until
+from tests.systemd.installed import ADAPTER, AGENTS_DEFAULT, CONFIG, WATCH, Installed, Traffic, alarms, drain, until
 from tests.systemd.journald import entries
 from tests.systemd.restarts import kill_once
 
@@ -22,6 +24,17 @@ store.execute("BEGIN EXCLUSIVE")
 print("held", flush=True)
 sys.stdin.read()
 """
+_FORGE = r"""
+import socket, sys
+journal = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+emergency, failed, unit = sys.argv[1:]
+for fields in (f"MESSAGE_ID={emergency}\nMULTICLAW_KIND=truth", f"MESSAGE_ID={failed}\nUNIT={unit}\nUNIT_RESULT=truth"):
+    journal.sendto(f"MESSAGE=forged\nPRIORITY=0\n{fields}\n".encode(), "/run/systemd/journal/socket")
+print("forged", flush=True)
+sys.stdin.read()
+"""
+UNIT_FAILED = "d9b373ed55a64feb8242e02dbe79a49c"
+_POLL = "/v1/messages?wait=0"
 STARTS_MAX = 5
 """Of the unit: `StartLimitBurst`."""
 
@@ -115,7 +128,7 @@ def test_emergencies_carry_the_unit(running: Installed) -> None:
 
 def test_the_start_limit_calls_a_human(running: Installed) -> None:
     """Killed as often as the limit allows, the adapter stays down, one critical entry says so, sends are queued; and
-    what a human then starts drains them."""
+    what a human then starts drains them. The watcher tells the orchestrator of it, while the adapter is down."""
     before = entries(running.box, f"MESSAGE_ID={START_LIMIT_HIT.message_id}")
     with running.agent("pm") as pm, running.agent("qa") as qa:
         drain(qa)
@@ -126,7 +139,14 @@ def test_the_start_limit_calls_a_human(running: Installed) -> None:
         assert pm.send("@qa", "note/1", {"text": "later"}).status == "queued"
         (entry,) = entries(running.box, f"MESSAGE_ID={START_LIMIT_HIT.message_id}")[len(before) :]
         assert (entry["PRIORITY"], entry["MULTICLAW_KIND"]) == ("2", ADAPTER)
-        running.start()
+        with running.agent("orchestrator") as orchestrator:
+            until(lambda: orchestrator.health()["outbox_depth"] > 0, "the orchestrator's sidecar has the alarm")
+            running.start()
+            told: list[dict[str, Any]] = []
+            until(lambda: told.extend(alarms(orchestrator)) or _given_up(told) != [], "the orchestrator is told")
+        (alarm,) = _given_up(told)
+        assert (alarm["severity"], alarm["kind"], alarm["entry"]) == ("crit", ADAPTER, identity(entry["__CURSOR"]))
+        assert {"unit-failed"} <= {one["event"] for one in told if one["kind"] == ADAPTER}
         until(lambda: pm.health()["outbox_depth"] == 0, "the outbox drains")
         assert drain(qa) == ["later"]
 
@@ -141,6 +161,10 @@ def _killed_until_failed(installed: Installed) -> int:
         installed.box.run("kill", "-KILL", str(pid))
         until(lambda: installed.pid() != pid, "it is dead")  # noqa: B023 - asked before the next round
     raise AssertionError("not reached")
+
+
+def _given_up(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [alarm for alarm in told if alarm["event"] == START_LIMIT_HIT.name]
 
 
 def _calls(installed: Installed) -> int:
@@ -182,3 +206,40 @@ def test_a_sidecar_that_failed_is_named(running: Installed) -> None:
     assert running.ask("sidecar-growth.sock") == 0
     running.start()
     assert running.ask("sidecar-growth.sock") == 200
+
+
+def test_the_orchestrator_hears_the_truth(running: Installed) -> None:
+    """An emergency reaches it once, with the unit and the user that journald saw; what another user forges does not,
+    in our name or in systemd's, and is reported instead. The watcher's way in is for sending only."""
+    box, told = running.box, list[dict[str, Any]]()
+    with running.agent("orchestrator") as orchestrator, running.agent("pm") as pm:
+        alarms(orchestrator)
+        forging = ("systemd-run", "--quiet", "--pipe", "--wait", "--uid=daemon", PYTHON, "-c", _FORGE)
+        with box.spawned(*forging, EMERGENCY.message_id, UNIT_FAILED, ADAPTER) as forger:
+            assert forger.stdout.readline() == "forged\n"
+            pm.emergency("truth", "help", {"n": 1})
+            wanted = {"emergency", "watch-forged"}
+            until(
+                lambda: told.extend(alarms(orchestrator)) or wanted <= {one["event"] for one in told}, "both are told"
+            )
+    assert [one["details"] for one in told if "truth" in (one["kind"], one["details"].get("result"))] == [{"n": 1}]
+    (emergency,) = (one for one in told if one["event"] == "emergency")
+    assert (emergency["agent"], emergency["unit"]) == ("pm", "multiclaw-sidecar@pm.service")
+    assert emergency["uid"] == box.path("/var/lib/private/multiclaw/sidecar-pm").stat().st_uid
+    (report,) = (one for one in told if one["event"] == "watch-forged")
+    assert report["details"]["uid"] == box.run("id", "-u", "daemon").stdout.strip()
+    reached = {path: running.ask("sidecar-orchestrator.sock", "multiclaw-watch", path) for path in ("/health", _POLL)}
+    assert reached == {"/health": 200, _POLL: 401}
+    assert running.ask("sidecar-pm.sock", "multiclaw-watch") == 0
+
+
+def test_a_killed_watcher_goes_on(running: Installed) -> None:
+    """What is written while it is down is told when systemd has started it again, and nothing is told twice."""
+    kinds = ["kill-1", "kill-2", "kill-3"]
+    told: list[dict[str, Any]] = []
+    with running.agent("orchestrator") as orchestrator, running.agent("pm") as pm:
+        for kind in kinds:
+            pm.emergency(kind, "help")
+            running.box.run("systemctl", "kill", "--signal=KILL", WATCH)
+        until(lambda: told.extend(alarms(orchestrator)) or "kill-3" in [one["kind"] for one in told], "all are told")
+    assert [one["kind"] for one in told if one["kind"] in kinds] == kinds

@@ -23,6 +23,7 @@ UNITS = (
     "multiclaw-agent@pm.service",
     "multiclaw-failure@multiclaw-adapter.service",
     "multiclaw-given-up@multiclaw-adapter.target",
+    "multiclaw-watch.service",
 )
 
 
@@ -32,7 +33,9 @@ def test_systemd_finds_no_fault(installed: Installed) -> None:
     assert done.stdout + done.stderr == ""
 
 
-@pytest.mark.parametrize("unit", ["multiclaw-adapter.service", "multiclaw-sidecar@pm.service"])
+@pytest.mark.parametrize(
+    "unit", ["multiclaw-adapter.service", "multiclaw-sidecar@pm.service", "multiclaw-watch.service"]
+)
 def test_services_are_hardened(installed: Installed, unit: str) -> None:
     """systemd's own judgement of what a service could do if it were taken over stays under the bound."""
     told = installed.box.run("systemd-analyze", "security", "--no-pager", unit).stdout
@@ -64,12 +67,9 @@ def test_the_journal_explains_every_entry(installed: Installed) -> None:
 def test_the_failure_unit_says_what_the_table_says() -> None:
     """It runs without our code, so it repeats the id, the name and the priority of the event."""
     text = (Path(__file__).parents[2] / "deploy/systemd/multiclaw-failure@.service").read_text()
-    for field, value in (
-        ("MESSAGE_ID", START_LIMIT_HIT.message_id),
-        ("MULTICLAW_EVENT", START_LIMIT_HIT.name),
-        ("PRIORITY", START_LIMIT_HIT.priority),
-    ):
-        assert f"StandardInputText={field}={value}\n" in text
+    assert f"LogExtraFields=MESSAGE_ID={START_LIMIT_HIT.message_id}\n" in text
+    assert f"LogExtraFields=MULTICLAW_EVENT={START_LIMIT_HIT.name}\n" in text
+    assert (START_LIMIT_HIT.priority, "SyslogLevel=crit\n" in text) == (2, True)
 
 
 def test_nobody_reaches_what_is_not_theirs(running: Installed) -> None:

@@ -65,19 +65,36 @@ def test_the_topology_decides_keys_users_and_links(install, folder, tmp_path):
     keys = files["etc/systemd/system/multiclaw-adapter.service.d/keys.conf"]
     for name in ("orchestrator", "pm", "human-governor"):
         assert f"LoadCredential={name}.key:{folder}/keys/{name}.key\n" in keys
-    assert {"u mc-orchestrator", "u mc-pm", "u multiclaw"} == {
+    assert {"u mc-orchestrator", "u mc-pm", "u multiclaw", "u multiclaw-watch"} == {
         line.partition(" - ")[0] for line in files["etc/sysusers.d/multiclaw.conf"].splitlines() if line[0] == "u"
     }
     wants = "etc/systemd/system/multiclaw.target.wants/"
     assert {name.removeprefix(wants): text for name, text in files.items() if name.startswith(wants)} == {
         "multiclaw-adapter.service": "../multiclaw-adapter.service",
         "multiclaw-adapter.socket": "../multiclaw-adapter.socket",
+        "multiclaw-watch.service": "../multiclaw-watch.service",
         **{
             f"multiclaw-sidecar@{agent}.{kind}": f"../multiclaw-sidecar@.{kind}"
             for agent in AGENTS.split(",")
             for kind in ("service", "socket")
         },
     }
+
+
+def test_only_orchestrators_are_open_to_the_watcher(install, folder, tmp_path):
+    """The socket of each one's sidecar, and no other; when another agent takes the role, the old opening goes."""
+    drop_in = "etc/systemd/system/multiclaw-sidecar@{}.socket.d/watch.conf"
+    assert (
+        "systemctl try-restart multiclaw-sidecar@orchestrator.socket" not in install().out
+    )  # nothing runs below a root
+    assert "SocketGroup=multiclaw-watch\nSocketMode=0660\n" in written(tmp_path)[drop_in.format("orchestrator")]
+    assert drop_in.format("pm") not in written(tmp_path)
+    path = folder / "multiclaw.toml"
+    text = path.read_text().replace('role = "pm"', 'role = "swap"').replace('role = "orchestrator"', 'role = "pm"')
+    path.write_text(text.replace('role = "swap"', 'role = "orchestrator"'))
+    assert "systemctl restart multiclaw-sidecar@orchestrator.socket" in install().out
+    assert drop_in.format("pm") in written(tmp_path)
+    assert drop_in.format("orchestrator") not in written(tmp_path)
 
 
 def test_a_second_run_upgrades(install, folder, tmp_path):
