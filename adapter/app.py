@@ -84,6 +84,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         scan_us = int(config.integrity.full_scan_hours * 3_600 * MICROSECONDS)
         await stack.enter_async_context(store.integrity.watching(scan_us, store.committed))
         _log.info("ready: at %s", config.adapter_socket)
+        await stack.enter_async_context(journal.handing_in())
         await stack.enter_async_context(announced(health.standing))
         yield
 

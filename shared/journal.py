@@ -8,7 +8,8 @@ import contextlib
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -16,7 +17,8 @@ from typing import Any, Final, Literal
 from shared.clock import Clock
 from shared.emergency_file import EmergencyFile
 from shared.journal_events import JournalEvent
-from shared.journal_socket import JOURNAL_SOCKET, send_entry
+from shared.journal_socket import JOURNAL_SOCKET, listens, send_entry
+from shared.late_entries import LateEntries
 from shared.times import iso
 
 MESSAGE_BYTES_MAX: Final = 64 * 1024
@@ -30,6 +32,13 @@ _RUNG_SECONDS: Final = 0.4
 """What each of journal and file may take in all; what hangs longer is left behind, and the next one tried."""
 
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+_HAND_IN_SECONDS: Final = 5.0
+"""For one try to hand in what had to go to the file; a mebibyte takes well under one."""
+
+_LATE_SECONDS: Final = 2.0
+_LATE_SECONDS_MAX: Final = 60.0
+"""How often the journal is tried again with what had to go to the file; where nothing had to, it is not."""
 
 Recorded = Literal["journald", "file", "stderr"]
 
@@ -51,6 +60,9 @@ class Journal:
     def __init__(self, identifier: str, folder: Path, clock: Clock, socket_path: Path = JOURNAL_SOCKET) -> None:
         self._identifier = identifier
         self._file = EmergencyFile(folder)
+        self._late = LateEntries(identifier, folder, socket_path)
+        self._late_lock = threading.Lock()
+        self._has_late = asyncio.Event()
         self._clock = clock
         self._socket_path = socket_path
 
@@ -65,9 +77,39 @@ class Journal:
             return "journald"
         line = self._line(entry, fields)
         if await _within(_RUNG_SECONDS, lambda: self._file.append(line, _PATIENCE_SECONDS)):
+            self._has_late.set()
             return "file"
         await _within(_RUNG_SECONDS / 2, lambda: _to_stderr(entry.event.priority, line))
         return "stderr"
+
+    @asynccontextmanager
+    async def handing_in(self) -> AsyncIterator[None]:
+        """While the block lasts, what had to go to the file is handed to the journal once there is one."""
+        self._has_late.set()
+        task = asyncio.create_task(self._hand_in())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _hand_in(self) -> None:
+        while True:
+            await self._has_late.wait()
+            self._has_late.clear()
+            delay = _LATE_SECONDS
+            while not (listens(self._socket_path) and await _within(_HAND_IN_SECONDS, self._hand_in_once)):
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, _LATE_SECONDS_MAX)
+
+    def _hand_in_once(self) -> bool:
+        """One at a time: what a disk that hangs holds up must not pile up."""
+        if not self._late_lock.acquire(blocking=False):
+            return False
+        try:
+            return self._late.hand_in()
+        finally:
+            self._late_lock.release()
 
     def _fields(self, entry: Entry) -> dict[str, bytes]:
         return {

@@ -28,6 +28,14 @@ def encode_entry(fields: Mapping[str, bytes]) -> bytes:
     )
 
 
+def listens(path: Path) -> bool:
+    """Whether there is a socket at `path`; it may still refuse."""
+    try:
+        return stat.S_ISSOCK(path.stat().st_mode)
+    except OSError:
+        return False
+
+
 def send_entry(path: Path, fields: Mapping[str, bytes], patience_seconds: float) -> bool:
     """Hand one entry to the journal at `path`; false unless the kernel took it. Waits for room that long at most."""
     datagram = encode_entry(fields)
@@ -35,7 +43,7 @@ def send_entry(path: Path, fields: Mapping[str, bytes], patience_seconds: float)
         return False
     deadline = time.monotonic() + patience_seconds
     try:
-        if not stat.S_ISSOCK(path.stat().st_mode):
+        if not listens(path):
             return False
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
             journal.setblocking(False)

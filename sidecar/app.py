@@ -138,7 +138,7 @@ class _Sidecar:
             on_ready=self._recovery.start,
             changed=changes.tell,
         )
-        journal = Journal("multiclaw-sidecar", config.sidecar_state(agent), clock)
+        self._journal = journal = Journal("multiclaw-sidecar", config.sidecar_state(agent), clock)
         away_us_max = int(limits.breaker_alarm_seconds * MICROSECONDS)
         watched = Watched(clock, self._breaker, self._poller, self._link, self._outbox, store, away_us_max)
         self._monitor = Monitor(agent, watched, changes, journal, counters)
@@ -168,7 +168,8 @@ class _Sidecar:
         loop, forgetter = asyncio.get_running_loop(), Forgetter(self._store, self._link, self._clock)
         lasting = {loop.create_task(work) for work in (self._poller.run(), forgetter.run(), self._monitor.run())}
         try:
-            yield
+            async with self._journal.handing_in():
+                yield
         finally:
             for task in lasting:
                 task.cancel()

@@ -39,6 +39,9 @@ contracts = "contracts"
 # webhook = "https://...", too.
 [escalation]
 
+# Who is told of the journal's alarms by `multiclaw watch`: the orchestrators, unless agents = false, and a command.
+[watch]
+
 # One table per agent. Its role, `orchestrator`, `pm` or `execution`, decides which contracts it may send. `port` is
 # that of its sidecar on 127.0.0.1; 0, the default, lets the kernel choose, and `multiclaw status` tells which it is.
 """

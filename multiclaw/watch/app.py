@@ -13,7 +13,7 @@ from multiclaw.units import by_systemd
 from multiclaw.watch.core.alarm import Alarm
 from multiclaw.watch.core.trust import MESSAGE_IDS, Trust
 from multiclaw.watch.emergency_files import folders_of
-from multiclaw.watch.journal_reader import JournalReader, closed_files, is_there
+from multiclaw.watch.journal_reader import JournalReader, is_there
 from multiclaw.watch.outbox import Outbox
 from multiclaw.watch.progress import Progress
 from multiclaw.watch.watcher import Watcher
@@ -41,7 +41,8 @@ async def watching(config: Config, wish: Wish, show: Callable[[Alarm], None]) ->
     """Watch until the block ends. Raises `ConfigurationFault`, or `JournalUnavailable` where libsystemd is missing."""
     clock, folder = Clock(), config.watch_state
     reader = JournalReader(MESSAGE_IDS)
-    _say_what_is_not_seen()
+    if not is_there():
+        _log.warning("no-journal: this host keeps none now; only what processes wrote to their own files is seen")
     async with AsyncExitStack() as stack:
         outbox, progress = None, Progress(clock.wall_us(), from_now=True)
         if not wish.only_show:
@@ -50,11 +51,12 @@ async def watching(config: Config, wish: Wish, show: Callable[[Alarm], None]) ->
             outbox, progress = _kept(config, folder, journal, clock)
         if wish.since_us is not None:
             progress.begin_at(wish.since_us)
-        watcher = Watcher(Trust(by_systemd(config), os.geteuid()), progress, show, clock, outbox)
+        managed = by_systemd(config)
+        watcher = Watcher(Trust(managed, os.geteuid()), progress, show, clock, outbox)
         if outbox is not None:
             await stack.enter_async_context(outbox.telling(watcher.begun))
         await stack.enter_async_context(
-            _running([watcher.follow_journal(reader), watcher.follow_files(folders_of(config, folder))])
+            _running([watcher.follow_journal(reader), watcher.follow_files(folders_of(config, by_systemd=managed))])
         )
         await stack.enter_async_context(announced(lambda: _standing(watcher, outbox)))
         yield watcher
@@ -91,14 +93,3 @@ async def _running(works: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[
 async def _standing(watcher: Watcher, outbox: Outbox | None) -> Standing:
     """Not ready until the tail has begun. A journal that cannot be read is waited for: its trouble may be the alarm."""
     return Standing(None if watcher.begun.is_set() or outbox is None else watcher.trouble)
-
-
-def _say_what_is_not_seen() -> None:
-    if not is_there():
-        _log.warning("no-journal: this host keeps none now; only what processes wrote to their own files is seen")
-    for path in closed_files():
-        _log.warning(
-            "journal-closed: %s cannot be read, so only entries of this user are seen; "
-            "as root: adduser USER systemd-journal",
-            path,
-        )

@@ -103,6 +103,11 @@ class JournalReader:
             raise JournalTrouble(f"{in_vain} entries in a row cannot be read")
         return entries
 
+    def closed_files(self) -> list[Path]:
+        """Journals of the whole system that this process may not read; what they hold is not seen."""
+        found = [root / "system.journal" for root in _folders()]
+        return [path for path in found if path.exists() and not os.access(path, os.R_OK)]
+
     async def newest(self) -> Place | None:
         """The place of the newest entry of all, ours or not."""
         with _translated():
@@ -155,12 +160,6 @@ class JournalReader:
         else:
             await self._reader.seek_head()
         return resumption
-
-
-def closed_files() -> list[Path]:
-    """Journals of the whole system that this process may not read; what they hold is not seen."""
-    found = [root / "system.journal" for root in _folders() if (root / "system.journal").exists()]
-    return [path for path in found if not os.access(path, os.R_OK)]
 
 
 def is_there() -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from multiclaw.watch.core.entry import Place, place_of
-from multiclaw.watch.core.lines import FilePlace
+from shared.emergency_news import FilePlace
 from shared.times import MICROSECONDS
 
 _log = logging.getLogger(__name__)

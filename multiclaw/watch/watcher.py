@@ -14,11 +14,12 @@ from typing import Any, Final
 from multiclaw.watch.core.alarm import Alarm
 from multiclaw.watch.core.delivery import retry_seconds
 from multiclaw.watch.core.trust import Ignored, Trust, judge_line
-from multiclaw.watch.emergency_files import Folder, read_news
+from multiclaw.watch.emergency_files import Folder
 from multiclaw.watch.journal_reader import JournalReader, JournalTrouble
 from multiclaw.watch.outbox import Outbox
 from multiclaw.watch.progress import Progress
 from shared.clock import Clock
+from shared.emergency_news import read_news
 from shared.journal_events import WATCH_FORGED, WATCH_GAP, JournalEvent
 from shared.times import MICROSECONDS, iso
 
@@ -64,6 +65,7 @@ class Watcher:
         self._outbox = outbox
         self._place_us = clock.steady_us()
         self._unreadable = 0
+        self._closed: set[Path] = set()
         self._to_begin = {_JOURNAL, _FILES}
         self.begun = asyncio.Event()
         """Set when what may have been read before a crash was read again; from then on it is safe to tell."""
@@ -106,12 +108,22 @@ class Watcher:
         progress = self._progress
         last = progress.journal
         resumption = await reader.open(last, None if progress.from_now else progress.floor_us)
+        await self._look_for_closed(reader)
         if last is None:
             progress.journal, progress.from_now = reader.began_after, False
             self._save()
         elif resumption.gap:
             details = {"last_seen": iso(last.time_us), "goes_on": resumption.begin}
             await self._record(WATCH_GAP, f"entries after {iso(last.time_us)} may have been removed unseen", details)
+
+    async def _look_for_closed(self, reader: JournalReader) -> None:
+        """Entries in a journal that is closed to us are not seen. A user by hand sees at least the own ones."""
+        for path in set(reader.closed_files()) - self._closed:
+            self._closed.add(path)
+            words = f"{path} is closed to user {self._trust.uid}, so its entries raise no alarm"
+            _log.warning("journal-closed: %s; as root: adduser USER systemd-journal", words)
+            if self._trust.by_systemd:
+                await self._record(WATCH_GAP, words, {"closed": str(path)})
 
     async def _read_on(self, reader: JournalReader) -> None:
         """Everything that is there now. Now and then the place moves on to what others wrote."""
@@ -134,10 +146,10 @@ class Watcher:
 
     async def _look(self, folder: Folder) -> None:
         progress, name = self._progress, str(folder.path)
-        news = read_news(folder, progress.files)
+        news = read_news(folder.path, progress.files.get(name))
         if news is None:
             return
-        verdicts = [judge_line(line.text, folder.writer, folder.agent, line.uid) for line in news.lines]
+        verdicts = [judge_line(line, folder.writer, folder.agent, news.uid) for line in news.lines]
         if name not in progress.files:  # it may hold what was written long before the work began
             verdicts = [one for one in verdicts if isinstance(one, Ignored) or one.time_us >= progress.floor_us]
         await self._take(verdicts)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 from multiclaw.watch.core.entry import JournalEntry, Place
 from multiclaw.watch.core.resume import Kept, Resumption, resume
@@ -47,6 +48,7 @@ class WrittenJournal:
         self.began_after: Place | None = None
         self.opened = 0
         self.faults = 0
+        self.closed: list[Path] = []
         self._next = 0
         self._news = asyncio.Event()
 
@@ -80,6 +82,10 @@ class WrittenJournal:
         found = list(itertools.islice(self.entries, self._next, self._next + entries_max))
         self._next += len(found)
         return found
+
+    def closed_files(self) -> list[Path]:
+        """As `JournalReader.closed_files`."""
+        return self.closed
 
     async def newest(self) -> Place | None:
         """As `JournalReader.newest`."""

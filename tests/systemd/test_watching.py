@@ -8,6 +8,7 @@ from tests.systemd.installed import until
 from tests.systemd.journald import record
 from tests.systemd.watch_process import WatchProcess
 
+_AS_DEBIAN_HAS_IT = ("systemd-tmpfiles", "--create", "--prefix=/var/log/journal")
 _SOCKETS = ("systemd-journald.socket", "systemd-journald-dev-log.socket", "systemd-journald-audit.socket")
 
 
@@ -80,15 +81,17 @@ def test_over_a_stop_of_the_journal(box: Box, watch: WatchProcess) -> None:
 
 def test_over_a_move_to_disk(box: Box, watch: WatchProcess) -> None:
     """A journal in memory that is flushed to a folder on disk that was not there goes on as the same journal."""
-    box.write("/run/systemd/journald.conf.d/volatile.conf", "[Journal]\nStorage=volatile\n")
+    volatile = "/run/systemd/journald.conf.d/volatile.conf"
+    box.write(volatile, "[Journal]\nStorage=volatile\n")
     box.run("rm", "-rf", "/var/log/journal")
     try:
         box.run("systemctl", "restart", "systemd-journald")
         with watch.running():
             emit(box, "move-1")
             until(lambda: watch.kinds("move") == ["move-1"], "it is shown")
-            box.path("/run/systemd/journald.conf.d/volatile.conf").unlink()
-            box.run("install", "-d", "/var/log/journal")
+            box.path(volatile).unlink()
+            box.run("mkdir", "/var/log/journal")
+            box.run(*_AS_DEBIAN_HAS_IT)
             box.run("systemctl", "restart", "systemd-journald")
             box.run("journalctl", "--flush")
             emit(box, "move-2")
@@ -98,5 +101,7 @@ def test_over_a_move_to_disk(box: Box, watch: WatchProcess) -> None:
             until(lambda: "move-3" in watch.kinds("move"), "the last one is shown")
         assert watch.kinds("move") == ["move-1", "move-2", "move-3"]
     finally:
-        box.run("install", "-d", "/var/log/journal")
+        box.path(volatile).unlink(missing_ok=True)
+        box.run("mkdir", "-p", "/var/log/journal")
+        box.run(*_AS_DEBIAN_HAS_IT)
         box.run("systemctl", "restart", "systemd-journald")

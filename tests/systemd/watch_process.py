@@ -30,7 +30,7 @@ class WatchProcess:
         try:
             yield
         finally:
-            self._box.run("systemctl", "kill", "--signal=KILL", UNIT)
+            self._box.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", UNIT)
             until(lambda: self._state() == "failed", "it is dead")
             self._box.run("systemctl", "reset-failed", UNIT)
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from multiclaw.watch.core.alarm import Alarm, alarm_id
 from multiclaw.watch.core.entry import JournalEntry
+from shared.emergency_news import line_id
 from shared.journal_events import CRITICAL, EVENTS, GOVERNOR_ESCALATION, WATCH_UNDELIVERED, JournalEvent, Writer
 from shared.problems import Problem
 from shared.strict_json import decode
@@ -120,10 +121,10 @@ def judge_line(line: bytes, writer: Writer, agent: str, uid: int) -> Alarm | Ign
         return Ignored("unreadable", "", str(uid), "")
     if writer not in event.writers:
         return Ignored("forged", event.name, str(uid), "")
-    entry = f"{writer} {agent} {line.decode('utf-8', 'replace')}"
+    entry = _line_entry(line_id(line))
     return Alarm(
         id=alarm_id(entry),
-        entry=f"{said['time']} {event.message_id}",
+        entry=entry,
         source="file",
         time_us=time_us,
         priority=event.priority,
@@ -139,13 +140,19 @@ def judge_line(line: bytes, writer: Writer, agent: str, uid: int) -> Alarm | Ign
     )
 
 
+def _line_entry(line: str) -> str:
+    """What identifies a line of such a file, whether it was read there or handed to the journal later."""
+    return f"line={line}"
+
+
 def _alarm(entry: JournalEntry, event: str, priority: int, kind: str, agent: str, details: Any) -> Alarm:
-    uid = entry.one("_UID") or ""
+    uid, line = entry.one("_UID") or "", entry.one("MULTICLAW_LINE")
+    identity = entry.place.identity if line is None else _line_entry(line)
     return Alarm(
-        id=alarm_id(entry.place.identity),
-        entry=entry.place.identity,
+        id=alarm_id(identity),
+        entry=identity,
         source="journal",
-        time_us=entry.place.time_us,
+        time_us=_raised_us(entry),
         priority=priority,
         event=event,
         kind=_text(kind),
@@ -157,6 +164,15 @@ def _alarm(entry: JournalEntry, event: str, priority: int, kind: str, agent: str
         for_agents=event != GOVERNOR_ESCALATION.name,  # for a human; telling an agent could raise the next
         except_way=_except_way(event, details),
     )
+
+
+def _raised_us(entry: JournalEntry) -> int:
+    """When it was raised: before it was written, where it had to wait for the journal."""
+    said = entry.one("MULTICLAW_TIME")
+    try:
+        return entry.place.time_us if said is None else from_iso(said)
+    except ValueError:
+        return entry.place.time_us
 
 
 def _text(value: str) -> str:

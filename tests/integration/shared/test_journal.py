@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
+import shared.journal
 from shared.clock import Clock
 from shared.emergency_file import FILE_BYTES_MAX, FILE_NAME, EmergencyFile
 from shared.journal import DETAILS_BYTES_MAX, MESSAGE_BYTES_MAX, Entry, Journal, _within
 from shared.journal_events import CLEARED, EMERGENCY
+from shared.late_entries import LateEntries
+from tests.support.deployment import until
 from tests.support.fake_journal import FakeJournal, fake_journal
 
 INJECTION = "help\n\nPRIORITY=7\nMESSAGE=fake\nMESSAGE\n\x05\x00\x00\x00\x00\x00\x00\x00fake2\n"
@@ -214,3 +217,53 @@ async def test_a_cancellation_is_never_swallowed(monkeypatch):
             with pytest.raises(asyncio.CancelledError):
                 await task
     assert 2 <= cancelled <= 5
+
+
+def late(journal: FakeJournal) -> list[tuple[bytes, bytes]]:
+    """Message and line of each entry that was handed in late."""
+    return [(entry["MESSAGE"], entry["MULTICLAW_LINE"]) for entry in journal.entries()]
+
+
+async def test_what_went_to_the_file_reaches_the_journal_later(short_folder: Path, monkeypatch) -> None:
+    """By its writer and once: what was there before the start, and what comes while it runs; each says when it was
+    raised, and which line it was."""
+    monkeypatch.setattr(shared.journal, "_LATE_SECONDS", 0.02)
+    writer = Journal("multiclaw-sidecar", short_folder, Clock(), short_folder / "journal")
+    assert await writer.record(entry("first", {"a": "\u00e9"})) == "file"
+    found: list[dict[str, bytes]] = []
+    async with writer.handing_in():
+        with fake_journal(short_folder / "journal") as listening:
+            await until(lambda: found.extend(listening.entries()) or len(found) == 1, "the first is there")
+        (short_folder / "journal").unlink()
+        assert await writer.record(entry("second")) == "file"
+        with fake_journal(short_folder / "journal") as listening:
+            await until(lambda: found.extend(listening.entries()) or len(found) > 1, "the second is there")
+    first, second = found
+    assert (first["MESSAGE"], second["MESSAGE"]) == (b"first", b"second")
+    (line, _) = lines(short_folder)
+    assert first["MULTICLAW_TIME"].decode() == line["time"]
+    assert json.loads(first["MULTICLAW_DETAILS"]) == {"a": "\u00e9"}
+    assert (first["PRIORITY"], first["MESSAGE_ID"].decode()) == (b"2", EMERGENCY.message_id)
+    assert first["MULTICLAW_LINE"] != second["MULTICLAW_LINE"]
+
+
+def test_a_journal_that_takes_no_more_gets_each_line_once(short_folder: Path) -> None:
+    """What it did not take is handed in later, in order; garbage is passed over, and so is all of it the next time."""
+    writer, file = LateEntries("x", short_folder, short_folder / "journal"), EmergencyFile(short_folder)
+    line = {"time": "t", "priority": 2, "message_id": "m", "event": "e", "agent": "", "kind": "", "details": None}
+    for text in ("0", "garbage", "1", "2"):
+        document = json.dumps({**line, "message": text}).encode()
+        file.append(b"{" if text == "garbage" else document, 1)
+    assert not writer.hand_in()
+    with fake_journal(short_folder / "journal") as listening:
+        listening.fill()
+        assert not writer.hand_in()
+        listening.entries()
+        assert writer.hand_in()
+        assert [message for message, _ in late(listening)] == [b"0", b"1", b"2"]
+        assert writer.hand_in()
+        assert LateEntries("x", short_folder, short_folder / "journal").hand_in()
+        assert listening.entries() == []
+        (short_folder / "emergencies.handed-in").write_text("spoiled")
+        assert LateEntries("x", short_folder, short_folder / "journal").hand_in()
+        assert len(listening.entries()) == 3

@@ -107,7 +107,7 @@ class Watched:
         async with outbox.telling(watcher.begun):
             tasks = [
                 asyncio.create_task(watcher.follow_journal(self.written)),
-                asyncio.create_task(watcher.follow_files(folders_of(config, self.state))),
+                asyncio.create_task(watcher.follow_files(folders_of(config, by_systemd=False))),
             ]
             try:
                 await asyncio.wait_for(watcher.begun.wait(), 10)

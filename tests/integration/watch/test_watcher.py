@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from multiclaw.watch import emergency_files
 from multiclaw.watch import watcher as watcher_module
 from multiclaw.watch.spool import Spool
 from shared.clock import Clock
 from shared.emergency_file import EmergencyFile
+from shared.emergency_news import read_news
 from shared.journal import Entry, Journal
 from shared.journal_events import EMERGENCY
 from tests.support.deployment import until
@@ -133,6 +133,21 @@ async def test_forged_entries_are_ignored_and_reported_once(watched):
     ]
 
 
+async def test_a_journal_that_is_closed_is_told_of_once(watched):
+    """Its entries are not seen, so a human hears of it; by hand it is usual, and only logged."""
+    watched.written.closed = [watched.folder / "system.journal"]
+    for by_systemd in (False, True):
+        async with watched.watching(by_systemd=by_systemd):
+            watched.written.faults = 1
+            watched.written.write(entry(1))
+            await until(lambda: watched.written.faults == 0, "it is opened again")
+            watched.written.write(entry(2, _UID="1000"))
+            await until(lambda: watched.shown and watched.summaries()[-1] == "help 2", "it goes on")
+        watched.shown.clear()
+        (watched.state / "place.json").unlink()
+    assert [(event, "closed" in details) for event, details in watched.events()] == [("watch-gap", True)]
+
+
 async def test_a_full_disk_is_waited_for(watched, monkeypatch):
     """While nothing can be saved nothing is lost, and it is told when there is room."""
     broken = [True]
@@ -182,4 +197,4 @@ async def test_a_link_is_not_followed(watched, monkeypatch):
     folder.mkdir(parents=True)
     (watched.folder / "secret").write_text(json.dumps({"message_id": EMERGENCY.message_id}) + "\n")
     (folder / "emergencies.jsonl").symlink_to(watched.folder / "secret")
-    assert emergency_files.read_news(emergency_files.Folder(folder, "sidecar", "pm"), {}) is None
+    assert read_news(folder, None) is None

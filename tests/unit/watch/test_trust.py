@@ -6,6 +6,7 @@ import pytest
 
 from multiclaw.watch.core.alarm import Alarm, alarm_id
 from multiclaw.watch.core.trust import SYSTEMD_EVENTS, Ignored, Trust, judge_line, writer_of
+from shared.emergency_news import line_id
 from shared.journal_events import (
     EMERGENCY,
     EVENTS,
@@ -173,14 +174,27 @@ def line(**changes) -> bytes:
 
 
 def test_a_line_of_a_sidecars_file_is_an_alarm() -> None:
-    """Its folder names the agent; the same line is the same alarm, and another agent's is another."""
+    """Its folder names the agent; the same line is the same alarm, and another line is another."""
     alarm = judge_line(line(), "sidecar", "pm", 5)
     assert isinstance(alarm, Alarm)
     assert (alarm.agent, alarm.source, alarm.summary, alarm.uid) == ("pm", "file", "help", 5)
     assert alarm == judge_line(line(), "sidecar", "pm", 5)
-    other = judge_line(line(), "sidecar", "qa", 5)
+    other = judge_line(line(message="help!"), "sidecar", "pm", 5)
     assert isinstance(other, Alarm)
     assert other.id != alarm.id
+
+
+def test_a_line_that_reached_the_journal_later_is_the_same_alarm() -> None:
+    """Read from the file or from the journal, it is told once, with the time when it was raised."""
+    text = line()
+    early = judge_line(text, "sidecar", "pm", 5)
+    late = SYSTEMD.judge(entry(MULTICLAW_LINE=line_id(text), MULTICLAW_TIME="2026-11-30T09:00:00.000000Z"))
+    assert isinstance(early, Alarm)
+    assert isinstance(late, Alarm)
+    assert (late.id, late.time_us) == (early.id, early.time_us)
+    spoiled = SYSTEMD.judge(entry(3, MULTICLAW_TIME="soon"))
+    assert isinstance(spoiled, Alarm)
+    assert spoiled.time_us == 3_000_000
 
 
 @pytest.mark.parametrize("event", [STORE_DAMAGED, START_LIMIT_HIT, WATCH_GAP], ids=lambda event: event.name)

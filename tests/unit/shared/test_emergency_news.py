@@ -2,7 +2,7 @@
 
 import pytest
 
-from multiclaw.watch.core.lines import FilePlace, Section, sections, whole_lines
+from shared.emergency_news import FilePlace, Section, sections, whole_lines
 
 PRESENT, ASIDE = FilePlace(1, 100), FilePlace(2, 500)
 
