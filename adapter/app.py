@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
+from adapter.backup_keeper import BackupKeeper
 from adapter.broker import Broker
 from adapter.config import policy_of
 from adapter.contracts import load_registry
 from adapter.core.routing import Topology
 from adapter.hooks import ways_of
 from adapter.http.auth import LinkAuth
+from adapter.http.backups import BackupRequests
 from adapter.http.browse import Browse
 from adapter.http.dead_letters import DeadLetters
 from adapter.http.governor import GovernorInbox
@@ -22,7 +24,7 @@ from adapter.http.replays import Replays
 from adapter.http.roster import Roster
 from adapter.http.scheduled import Scheduled
 from adapter.http.submit import Submit
-from adapter.http.surface import inbox_routes, routes
+from adapter.http.surface import backup_routes, inbox_routes, routes
 from adapter.http.topology import TopologyVersions
 from adapter.notifier import Notifier
 from adapter.store.engine import Store
@@ -68,14 +70,16 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         replays, browse = Replays(broker, store, roster), Browse(store, roster, registry)
         topology = TopologyVersions(broker, store, roster)
         notifier = Notifier(broker, store, ways_of(config.escalation, journal))
-        health = Health(store, lambda: [*warnings, *notifier.troubles])
+        backups = BackupKeeper(broker, store, config.backups, config.backup_folder, clock)
+        health = Health(store, lambda: [*warnings, *notifier.troubles, *backups.troubles], backups.state)
         scheduled = Scheduled(broker, store, roster)
         table = routes(submit, receive, browse, dead_letters, replays, topology, health, scheduled=scheduled)
-        table += inbox_routes(GovernorInbox(broker, store))
+        table += [*inbox_routes(GovernorInbox(broker, store)), *backup_routes(BackupRequests(backups, store))]
         service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)
         runner = await stack.enter_async_context(serving(service.server()))
         stack.push_async_callback(broker.close)
         await stack.enter_async_context(notifier.running())
+        await stack.enter_async_context(backups.running())
         passed = passed_listener(config.adapter_socket, os.environ)
         listener = stack.enter_context(unix_door(config.adapter_socket, passed))
         site = web.SockSite(runner, listener, backlog=1024)

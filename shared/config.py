@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from shared.backups import Backups
 from shared.escalation import Escalation
 from shared.limits import (
     BATCH_BYTES_MAX,
@@ -224,6 +225,7 @@ class Config(Membership):
     escalation: Escalation = Escalation()
     integrity: Integrity = Integrity()
     watch: Watching = Watching()
+    backups: Backups = Backups()
 
     @model_validator(mode="after")
     def _rates(self) -> Self:
@@ -275,6 +277,11 @@ class Config(Membership):
         return self.paths.state / "watch"
 
     @property
+    def backup_folder(self) -> Path:
+        """Where the adapter's backups are."""
+        return self.backups.folder or self.adapter_state / "backups"
+
+    @property
     def adapter_socket(self) -> Path:
         """Where the adapter listens."""
         return self.paths.run / "adapter.sock"
@@ -312,7 +319,10 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationFault(f"{path} cannot be read: {error}") from error
     config = _checked(document, path, environ)
-    return config.model_copy(update={"paths": _absolute(config.paths, path.absolute().parent, environ)})
+    base, backups = path.absolute().parent, config.backups
+    if backups.folder is not None:
+        backups = backups.model_copy(update={"folder": base / backups.folder})
+    return config.model_copy(update={"paths": _absolute(config.paths, base, environ), "backups": backups})
 
 
 def check_text(text: str, path: Path, environ: Mapping[str, str] | None = None) -> None:
@@ -386,6 +396,7 @@ def _keys_beside(where: tuple[str | int, ...]) -> list[str]:
         "escalation": Escalation,
         "integrity": Integrity,
         "watch": Watching,
+        "backups": Backups,
         "agents": Agent,
         "channels": Channel,
     }

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from shared.api import Delivery
+from shared.backups import BackupState
 from shared.envelope import Sequence, StoredEnvelope
 from shared.limits import BATCH_MESSAGES_MAX, POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
 from shared.model import Model
@@ -89,6 +90,7 @@ class AdapterHealth(Model):
     sqlite_verdict: str = Field(description="`safe`, or `unsafe: ` and why")
     integrity: IntegrityView = Field(description="the reading of every page in the background")
     page_checksums: str = Field(description="`on`, or `off: ` and why")
+    backups: BackupState = Field(description="copies of the store, verified")
     queues: dict[str, int] = Field(description="messages that wait for each agent or are in its hands")
     last_seen: dict[str, str | None] = Field(description="when each agent polled last, or null if it never did")
     governor_unread: int | None = Field(

@@ -19,6 +19,7 @@ class AlarmKind(StrEnum):
     LONG_ABSENCE = "long-absence"  # the same, and whoever was told of it has not mended it
     CLOCK = "clock"  # the wall clock has jumped; the agent is the adapter
     STORE = "store"  # the store is damaged or was mended; the agent is the adapter
+    BACKUP = "backup"  # no backup was made; the agent is the adapter
     TOPOLOGY = "topology"  # a change of members waits for a human; the agent is who proposed it
     SCHEDULE = "schedule"  # a scheduled message could not be sent when its time came; the agent is its sender
 
@@ -80,6 +81,11 @@ RULES: Final[dict[AlarmKind, Rule]] = {
     ),
     AlarmKind.CLOCK: Rule("alert.clock/1", Audience.GOVERNOR, "The wall clock has jumped ({reason}).", at_once=True),
     AlarmKind.STORE: Rule("alert.store/1", Audience.GOVERNOR, "The store: {reason}.", at_once=True),
+    AlarmKind.BACKUP: Rule(
+        "alert.backup/1", Audience.GOVERNOR,
+        "No backup of the store was made ({reason}): {count} attempts. It is tried again: multiclaw status.",
+        at_once=True, storms=True,
+    ),
     AlarmKind.TOPOLOGY: Rule(
         "alert.topology/1", Audience.GOVERNOR, "{agent} proposes a change of the topology ({reason}).", at_once=True
     ),

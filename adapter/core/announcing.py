@@ -2,12 +2,12 @@
 exchange."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from adapter.core.alarms import Alarm, AlarmKind, Audience
 from adapter.core.alerts import alert, is_alert
 from adapter.core.books import Books, Decide
-from adapter.core.commands import Send, Snapshot
+from adapter.core.commands import RaiseAlarm, Send, Snapshot
 from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
 from adapter.core.routing import PLATFORM
@@ -16,7 +16,6 @@ from shared.names import ADAPTER, GOVERNOR, direct_channel
 from shared.times import iso
 
 Announce = Callable[[Send, StoreTransaction, Now], None]
-_NONE: Final[Mapping[type, Decide]] = {}
 
 
 class Announcing:
@@ -32,7 +31,7 @@ class Announcing:
 
     def handlers(self) -> Mapping[type, Decide]:
         """See `Part`."""
-        return _NONE
+        return {RaiseAlarm: self.raise_alarm}
 
     def next_due_us(self) -> int | None:
         """See `Part`."""
@@ -45,6 +44,10 @@ class Announcing:
             for channel in self._channels(telling.audience):
                 message_id = self._books.places.last_message_id + 1
                 self._announce(alert(telling, channel, state, message_id), store, now)
+
+    def raise_alarm(self, raised: RaiseAlarm, _: StoreTransaction, __: Now) -> None:
+        """It is counted with those of this group."""
+        self._books.changes.alarms.append(raised.alarm)
 
     def count(self, store: StoreTransaction, now: Now) -> None:
         """Count what was raised in this group, and store the tallies with it."""

@@ -163,6 +163,13 @@ class Announced:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseAlarm:
+    """Somebody must hear of this, which happened outside the exchange."""
+
+    alarm: Alarm
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: leases may have lapsed, waiting deliveries may be ready or expired, alerts due."""
 
@@ -203,7 +210,8 @@ class NoteWritten:
 _OfTheDead = Replay | Resolve | StartReplay | CancelReplay
 _OfHumans = ProposeTopology | DecideTopology | TakeFile | NoteWritten | MarkRead | Announced
 _OfASender = Send | SendBatch | CancelScheduled
-Command = _OfASender | Claim | Unpark | Ack | Nack | GiveBack | Extend | _OfTheDead | _OfHumans | Tick
+_OfTime = Tick | RaiseAlarm
+Command = _OfASender | Claim | Unpark | Ack | Nack | GiveBack | Extend | _OfTheDead | _OfHumans | _OfTime
 
 
 @dataclass(frozen=True, slots=True)

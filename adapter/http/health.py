@@ -2,27 +2,36 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from adapter.store.engine import Store
 from adapter.store.integrity import ScanFigures
+from shared.backups import BackupState
 from shared.database import SQLITE_VERDICT, SQLITE_VERSION
 from shared.names import GOVERNOR
 from shared.service_manager import Standing
-from shared.times import MICROSECONDS, iso
+from shared.times import MICROSECONDS, from_iso, iso
 from shared.web.routes import Answer, Call, json_answer
 
 METRICS_TYPE = "text/plain"
+
+_BACKUP_FIGURES: Final = {
+    "last_success_seconds": "When the newest verified backup of the store was begun",
+    "last_failure_seconds": "When a backup failed last, since the adapter was started",
+    "bytes": "Size of the newest verified backup",
+    "duration_seconds": "How long the last backup took, since the adapter was started",
+}
 
 
 class Health:
     """Liveness, readiness and metrics."""
 
-    def __init__(self, store: Store, warnings: Callable[[], list[str]]) -> None:
+    def __init__(self, store: Store, warnings: Callable[[], list[str]], backups: Callable[[], BackupState]) -> None:
         self._store = store
         self._warnings = warnings
+        self._backups = backups
         self._registry = CollectorRegistry()
         self._ready = Gauge("multiclaw_adapter_ready", "1 when the store takes writes", registry=self._registry)
         self._queue = Gauge("multiclaw_queue_depth", "Deliveries queued or leased", ["agent"], registry=self._registry)
@@ -40,6 +49,10 @@ class Health:
         self._scan_progress = Gauge(
             "multiclaw_integrity_scan_ratio", "How much of the scan under way is done", registry=self._registry
         )
+        self._backed_up = {
+            name: Gauge(f"multiclaw_backup_{name}", words, registry=self._registry)
+            for name, words in _BACKUP_FIGURES.items()
+        }
         self._clock_doubted = Gauge(
             "multiclaw_clock_doubted",
             "1 while the wall clock has jumped: what it skipped makes no message older",
@@ -58,6 +71,7 @@ class Health:
             "sqlite_verdict": str(SQLITE_VERDICT),
             "page_checksums": self._store.page_checksums,
             "integrity": _integrity(self._store.integrity.figures()),
+            "backups": self._backups().model_dump(),
             "queues": queues,
             "last_seen": {agent: _moment(seen.get(agent)) for agent in queues},
             "governor_unread": unread,
@@ -88,7 +102,19 @@ class Health:
         self._scanned_at.set((scan.position.finished_at_us or 0) / MICROSECONDS)
         self._scan_progress.set(scan.progress)
         self._clock_doubted.set(pruning.clock_doubted)
+        self._set_backups(self._backups())
         return Answer(200, generate_latest(self._registry), METRICS_TYPE)
+
+    def _set_backups(self, backups: BackupState) -> None:
+        """What there is none of is 0, so that an alert on the age of the last one needs no special case."""
+        self._backed_up["last_success_seconds"].set(_seconds(backups.last_success))
+        self._backed_up["last_failure_seconds"].set(_seconds(backups.last_failure))
+        self._backed_up["bytes"].set(backups.bytes or 0)
+        self._backed_up["duration_seconds"].set(backups.seconds or 0)
+
+
+def _seconds(moment: str | None) -> float:
+    return 0.0 if moment is None else from_iso(moment) / MICROSECONDS
 
 
 def _integrity(scan: ScanFigures) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Every route of the link, in one table."""
 
+from adapter.http.backups import BackupRequests
 from adapter.http.browse import Browse
 from adapter.http.dead_letters import DeadLetters
 from adapter.http.governor import GovernorInbox
@@ -23,6 +24,7 @@ from shared.api import (
     RangeAnswer,
     TaskView,
 )
+from shared.backups import BACKUPS_PATH, BackupState
 from shared.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, RESULT_BYTES_MAX
 from shared.web.dead_letters import dead_letter_routes, replay_routes
 from shared.web.routes import Query, Route
@@ -169,5 +171,20 @@ def inbox_routes(inbox: GovernorInbox) -> list[Route]:
         Route(
             "POST", link.READ_PATH, "mark_read", "A human has read these messages.", inbox.read,
             {200: link.ReadAnswer}, body=link.ReadRequest, problems=problems,
+        ),
+    ]  # fmt: skip
+
+
+def backup_routes(backups: BackupRequests) -> list[Route]:
+    """The same of backups."""
+    problems = (*_SIGNED, "not-permitted")
+    return [
+        Route(
+            "GET", BACKUPS_PATH, "backups", "What became of backups of the store, for the Governor's key.",
+            backups.state, {200: BackupState}, problems=problems,
+        ),
+        Route(
+            "POST", BACKUPS_PATH, "make_backup", "Begin a backup of the store, unless one is being made.",
+            backups.make, {202: BackupState}, problems=(*problems, *_STORE),
         ),
     ]  # fmt: skip

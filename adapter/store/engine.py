@@ -24,6 +24,7 @@ from adapter.core.membership import FileState
 from adapter.core.policy import Now, Policy
 from adapter.core.pruning import PruningFigures
 from adapter.core.routing import Topology
+from adapter.store.copying import Copying
 from adapter.store.integrity import Integrity
 from adapter.store.names import Names
 from adapter.store.pulse import Pulse, is_at_risk
@@ -143,6 +144,7 @@ class Store:
         self._last_message_id = 0  # of what is committed
         self.integrity = Integrity(path, clock)
         self.integrity.on_damage = self._distrust
+        self.copying = Copying()
 
     async def start(self) -> None:
         """Open, now or as soon as it can be: until then the process answers, is not ready, and says why.
@@ -173,6 +175,7 @@ class Store:
             _log.warning("single-connection: SQLite is %s", self._library)
             self._reader = self._writer
         self.integrity.opened()
+        self.copying.opened(self._writer.raw)
         self._pulse.opened(self._clock.steady_us())
         self._tell(exchange.topology)
         self.fault = None
@@ -372,6 +375,7 @@ class Store:
         await self.on_damage(self.fault)
 
     async def _close_connections(self, *, settle: bool = False) -> None:
+        await self.copying.closed()
         if settle and self._writer is not None:
             if self._reader is not self._writer and self._reader is not None:
                 await self._reader.close()

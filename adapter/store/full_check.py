@@ -16,7 +16,7 @@ from adapter.store.queries import SQL
 from adapter.store.replacing import note_path
 from adapter.store.startup import check_live_part
 from adapter.store.witness import check_complete, check_present, read_witness
-from shared.database import Damage, PageFile, describe_damage, is_damage, open_reader, read_missing
+from shared.database import Damage, PageFile, describe_damage, is_damage, open_reader, read_missing, refuse_copy
 from shared.problems import Problem
 from shared.strict_json import decode_object
 
@@ -60,10 +60,11 @@ def check_pages(path: Path, progress: Progress) -> Findings:
 def check_everything(path: Path, progress: Progress) -> Findings:
     """Pages, log, indexes, counters and rows of a store whose lock the caller holds.
 
-    Raises `OSError`, and what SQLite raises that proves nothing.
+    Raises `OSError`, what SQLite raises that proves nothing, and `ConfigurationFault` for a backup in its place.
     """
     if note_path(path).exists():
         return Findings(faults=["it is being replaced, and that was interrupted; start the adapter, which finishes it"])
+    refuse_copy(path)
     try:
         witness = read_witness(path)
         check_present(path, witness)

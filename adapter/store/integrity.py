@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from adapter.core.page_scan import SLICE_PAGES, ScanPosition, advance, is_due, wait_us
 from adapter.store.witness import Witness, check_complete, check_present, read_witness, write_witness
 from shared.clock import Clock
-from shared.database import Damage, PageFile
+from shared.database import Damage, PageFile, refuse_copy
 from shared.times import MICROSECONDS
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,10 @@ class Integrity:
         self.on_damage: Callable[[Exception], None] = _nothing
 
     def opening(self) -> None:
-        """Before the first connection; raises `Damage` where the store must have been and is not."""
+        """Before the first connection; raises `Damage` where the store must have been and is not, and
+        `ConfigurationFault` where there is a backup in its place.
+        """
+        refuse_copy(self._path)
         self._witness = read_witness(self._path)
         check_present(self._path, self._witness)
 

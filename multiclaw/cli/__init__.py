@@ -14,6 +14,7 @@ _VERBS: Final = {
     "up": "multiclaw.cli.up",
     "status": "multiclaw.cli.status",
     "check": "multiclaw.cli.check",
+    "backup": "multiclaw.cli.backup",
     "doctor": "multiclaw.cli.doctor",
     "demo": "multiclaw.demo.command",
     "send": "multiclaw.cli.messages",

@@ -42,6 +42,10 @@ contracts = "contracts"
 # Who is told of the journal's alarms by `multiclaw watch`: the orchestrators, unless agents = false, and a command.
 [watch]
 
+# Copies of the adapter's store: interval_hours = 6, of which the newest keep = 4 are kept and one of each of
+# keep_days = 7, in the folder `backups` beside the store. A folder = "/mnt/other-disk/multiclaw" outlives this disk.
+[backups]
+
 # One table per agent. Its role, `orchestrator`, `pm` or `execution`, decides which contracts it may send. `port` is
 # that of its sidecar on 127.0.0.1; 0, the default, lets the kernel choose, and `multiclaw status` tells which it is.
 """

@@ -1,6 +1,14 @@
 """The one place that opens databases: which SQLite, how a store is opened, and who may hold it."""
 
-from shared.database.backup import verify_backup, write_backup
+from shared.database.backup import (
+    PARTIAL_SUFFIX,
+    Rest,
+    refuse_copy,
+    stamp_copy,
+    verify_backup,
+    write_backup,
+    write_copy,
+)
 from shared.database.checksums import library_checksums
 from shared.database.connection import Database, transaction
 from shared.database.damage import Damage, is_certain, is_damage
@@ -17,6 +25,7 @@ from shared.database.verdict import Verdict, verdict
 __all__ = [
     "BUSY_STORE",
     "LOCK_PATIENCE_SECONDS",
+    "PARTIAL_SUFFIX",
     "QUIET_STORE",
     "SQLITE_VERDICT",
     "SQLITE_VERSION",
@@ -24,6 +33,7 @@ __all__ = [
     "Database",
     "Migration",
     "PageFile",
+    "Rest",
     "SqliteError",
     "StoreLock",
     "Tuning",
@@ -39,8 +49,11 @@ __all__ = [
     "open_reader",
     "read_missing",
     "read_space",
+    "refuse_copy",
+    "stamp_copy",
     "transaction",
     "verdict",
     "verify_backup",
     "write_backup",
+    "write_copy",
 ]

@@ -29,6 +29,12 @@ class Database(aiosqlite.Connection):
         result: T = await self._execute(self._marked, unit)  # type: ignore[no-untyped-call]
         return result
 
+    @property
+    def raw(self) -> sqlite3.Connection:
+        """For a copy that is made beside the units, from a thread of its own (`shared/database/backup.py`)."""
+        connection: sqlite3.Connection = self._conn
+        return connection
+
     async def settle(self) -> None:
         """Bring the log into the database file and empty it: before a store is closed that is well.
 

@@ -71,6 +71,12 @@ class InlineDatabase:
             raise SqliteError("disk I/O error")
         return unit(connection)
 
+    @property
+    def raw(self) -> sqlite3.Connection:
+        """As `Database.raw`."""
+        assert self._connection is not None
+        return self._connection
+
     async def settle(self) -> None:
         """The log is left to the next opening, as after a kill."""
 

@@ -18,6 +18,7 @@ from unittest import mock
 import aiohttp.connector
 
 import adapter.app
+import adapter.store.copying
 import shared.database.opening
 import shared.journal
 import shared.lifecycle
@@ -141,6 +142,11 @@ async def _serving(server: Any) -> AsyncIterator[Any]:
         yield runner
 
 
+async def _inline(unit: Callable[..., Any], *arguments: Any) -> Any:
+    """In place of a thread, for which virtual time would not wait."""
+    return unit(*arguments)
+
+
 @contextlib.contextmanager
 def simulated(host: Host) -> Iterator[None]:
     """Inside, applications run on this host: its clock, its disks, and chance from its seed."""
@@ -151,6 +157,7 @@ def simulated(host: Host) -> Iterator[None]:
         (adapter.app, "serving", _serving),
         (sidecar.app, "serving", _serving),
         (shared.database.opening, "Database", InlineDatabase),
+        (adapter.store.copying, "_IN_THREAD", _inline),
         (sidecar.health_poller, "_LOOK_SECONDS", _LOOK_SECONDS),
         (shared.database.opening, "_write_log_ahead", lambda *_: None),
         (shared.journal, "send_entry", lambda *_: False),

@@ -10,6 +10,7 @@ from adapter.http.health import Health
 from adapter.store.engine import Store
 from adapter.store.integrity import Integrity
 from adapter.store.witness import read_witness, witness_path
+from shared.backups import BackupState
 from shared.clock import Clock
 from shared.database import library_checksums
 from shared.problems import Problem
@@ -213,7 +214,7 @@ async def test_health_and_metrics_tell_of_the_scan(filled):
     """When all was read last, and how far the scan has come."""
     store = new_store(filled)
     await store.open()
-    health = Health(store, list)
+    health = Health(store, list, lambda: BackupState(schedule="off"))
     told = json.loads((await health.ready(None)).body)["integrity"]
     assert told == {"scan": "on", "last_full_scan": None, "progress": 0.0, "pages": filled.stat().st_size // PAGE}
     await scan_all(store)

@@ -11,6 +11,7 @@ import pytest
 from adapter.broker import Broker
 from adapter.http.health import Health
 from adapter.store.engine import Store
+from shared.backups import BackupState
 from shared.problems import Problem
 from tests.support.clock import SettableClock
 from tests.support.deployment import health, until
@@ -29,7 +30,7 @@ class Bench:
         self.path = path
         self.clock = SettableClock()
         self.store = Store(path, membership(), policy(), self.clock, probe_seconds=10)
-        self.health = Health(self.store, list)
+        self.health = Health(self.store, list, lambda: BackupState(schedule="off"))
         self.broker = Broker(self.store, self.clock)
 
     async def ask(self):
