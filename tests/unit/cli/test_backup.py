@@ -86,15 +86,13 @@ def test_where_there_is_nothing_it_is_said(monkeypatch, deployment):
 
 def test_a_folder_of_its_own_is_relative_to_the_file(monkeypatch, filled):
     """As every path of the file."""
-    with filled.open("a") as file:
-        file.write('\n[backups]\nfolder = "elsewhere"\n')
+    filled.write_text(filled.read_text().replace("[backups]\n", '[backups]\nfolder = "elsewhere"\n'))
     made = json.loads(run(monkeypatch, "backup", "--json", "--config", filled).out)
     assert made["file"].startswith(f"{filled.parent}/elsewhere/store-")
 
 
 def test_an_unknown_setting_is_refused(monkeypatch, filled):
     """With the one that was meant."""
-    with filled.open("a") as file:
-        file.write("\n[backups]\nintervals_hours = 3\n")
+    filled.write_text(filled.read_text().replace("[backups]\n", "[backups]\nintervals_hours = 3\n"))
     refused = run(monkeypatch, "backup", "--config", filled)
     assert (refused.status, "interval_hours" in refused.err) == (78, True)
