@@ -53,3 +53,7 @@ age is that of one request; keys are remembered as long as their messages, which
 
 RETENTION_DAYS_MIN: Final = 90 * 60 / 86_400
 """Nothing is forgotten within 90 minutes: that long an idempotency key is remembered whatever a deployment sets."""
+
+PROCESSED_SECONDS_MIN: Final = 31 * 24 * 3_600
+"""How long a receiving sidecar remembers what it has processed, at least: an adapter whose store was restored or
+repaired may hand it over again, and the sidecar absorbs it."""

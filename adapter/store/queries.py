@@ -1,4 +1,4 @@
-"""The statements of `queries.sql`, by name."""
+"""The statements of `queries.sql`, and of `repair.sql`, by name."""
 
 from importlib.resources import files
 from typing import Final
@@ -6,6 +6,10 @@ from typing import Final
 from shared.database import load_migrations
 
 _MARK: Final = "\n-- name: "
+
+
+def _text(name: str) -> str:
+    return files("adapter.store").joinpath(name).read_text(encoding="utf-8")
 
 
 def _load(text: str) -> dict[str, str]:
@@ -16,6 +20,7 @@ def _load(text: str) -> dict[str, str]:
     return statements
 
 
-SCHEMA: Final = files("adapter.store").joinpath("schema.sql").read_text(encoding="utf-8")
-SQL: Final = _load(files("adapter.store").joinpath("queries.sql").read_text(encoding="utf-8"))
+SCHEMA: Final = _text("schema.sql")
+SQL: Final = _load(_text("queries.sql"))
+REPAIR_SQL: Final = _load(_text("repair.sql"))
 MIGRATIONS: Final = load_migrations("adapter.store")

@@ -8,11 +8,12 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from shared.limits import PROCESSED_SECONDS_MIN
 from shared.times import MICROSECONDS
 from sidecar.core.handed_out import HANDED_MAX
 from sidecar.store.store import Store, Unit
 
-MEMORY_SECONDS: Final = 31 * 24 * 3_600
+MEMORY_SECONDS: Final = PROCESSED_SECONDS_MIN
 """How long a key is remembered at least, also when the adapter has done with its message: an adapter that was restored
 from a backup hands over again what it had forgotten to be processed."""
 

@@ -1,0 +1,211 @@
+"""A new store from what can be read of a damaged one, and from a backup for what cannot.
+
+Messages never change, so a copy in the backup is as good. What the new store lacks is named (`adapter/core/loss.py`);
+whether it may be put in place is decided elsewhere. Nothing here writes to any other file than the new one.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from adapter.core.loss import Holes, Losses, Missing, lost_ranges
+from adapter.store.full_check import check_everything
+from adapter.store.proof import is_proven
+from adapter.store.queries import MIGRATIONS, REPAIR_SQL, SCHEMA
+from adapter.store.rebuilt_deliveries import Deliveries
+from adapter.store.rebuilt_rows import counted_messages, insert_rows, table_columns
+from adapter.store.salvage import Row, Salvage, Step
+from shared.database import QUIET_STORE, Damage, open_database
+from shared.database.backup import connect_copy
+from shared.database.library import LIBRARY
+from shared.database.migrations import newest, version_of
+from shared.durable_files import sync_file
+
+_NEEDED: Final = (
+    "agents", "channels", "topologies", "scheduled", "retention_clock", "retention_floors", "replays",
+)  # fmt: skip
+"""Small tables that only a human may do without."""
+
+_RENEWED: Final = ("proofs", "tallies", "last_seen", "announced")
+"""Small tables that the backup's state, or none, is good enough for: alarms are told again, and agents seen again."""
+
+_MISSING: Final = ("missing_sequences", "missing_ends")
+_COUNTERS: Final = "SELECT id, last_sequence, last_message_id FROM channels ORDER BY id"
+_ROWS_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What became of it. `losses` is what the new store lacks; `from_backup` counts messages that only the backup had;
+    `redelivered` those whose deliveries could not be read, and are handed over again."""
+
+    losses: Losses
+    messages: int
+    from_backup: int
+    redelivered: int
+
+
+def rebuild(salvage: Salvage, backup: Path | None, new: Path, seen: int, now_us: int, step: Step) -> Rebuilt:
+    """Make `new`, which is not there; `seen` is the newest message that was ever seen in the store.
+
+    Takes seconds for each gigabyte, and is for a thread of its own. Raises `Damage` where not even that can be done,
+    what SQLite and the system raise, and what `step` raises.
+    """
+    asyncio.run(_make(new))
+    with (
+        contextlib.closing(_connect_backup(backup)) as source,
+        contextlib.closing(_connect_new(new)) as target,
+    ):
+        rebuilt = _Rebuilding(salvage, source, target, seen, step).run(now_us)
+        target.execute("COMMIT")
+    sync_file(new)
+    faults = check_everything(new, step).faults
+    if faults:
+        raise Damage(f"what was put together is not right: {'; '.join(faults[:3])}")
+    return rebuilt
+
+
+async def _make(new: Path) -> None:
+    """An empty store, in one file."""
+    database = await open_database(new, SCHEMA, QUIET_STORE, MIGRATIONS)
+    await database.settle()
+    await database.close()
+    new.with_name(new.name + "-mark").unlink(missing_ok=True)
+
+
+def _connect_new(new: Path) -> sqlite3.Connection:
+    """A file that is thrown away whole if this fails: nothing of it need be safe before the end."""
+    connection: sqlite3.Connection = LIBRARY.connect(new, isolation_level=None, check_same_thread=False)
+    for setting in ("journal_mode=DELETE", "journal_mode=OFF", "synchronous=OFF", "cache_size=-65536"):
+        connection.execute(f"PRAGMA {setting}").fetchall()
+    connection.execute(REPAIR_SQL["unsure"])
+    connection.execute("BEGIN IMMEDIATE")
+    return connection
+
+
+def _connect_backup(backup: Path | None) -> sqlite3.Connection:
+    """The backup, which was verified; or an empty database where there is none, or one of another version."""
+    if backup is not None:
+        connection = connect_copy(backup)
+        if (version_of(connection) or newest(MIGRATIONS)) == newest(MIGRATIONS):
+            connection.row_factory = LIBRARY.Row
+            return connection
+        connection.close()
+    empty: sqlite3.Connection = LIBRARY.connect(":memory:", isolation_level=None, check_same_thread=False)
+    empty.executescript(SCHEMA)
+    empty.row_factory = LIBRARY.Row
+    return empty
+
+
+class _Rebuilding:
+    """The work of one rebuilding, table by table."""
+
+    def __init__(
+        self, salvage: Salvage, backup: sqlite3.Connection, target: sqlite3.Connection, seen: int, step: Step
+    ) -> None:
+        self._salvage = salvage
+        self._backup = backup
+        self._target = target
+        self._seen = seen
+        self._step = step
+        self._columns = _columns(target)
+        self._holes = Holes()
+        self._others: list[str] = []
+        self._from_backup = 0
+
+    def run(self, now_us: int) -> Rebuilt:
+        """Fill the new store, and say what is missing."""
+        target, salvage = self._target, self._salvage
+        for name in (*_NEEDED, *_RENEWED):
+            self._copy_table(name)
+        accounted, counted = counted_messages(self._backup), counted_messages(target)
+        self._judge_end(counted)
+        last = max(accounted, counted, self._seen, salvage.newest("messages"), salvage.newest("deliveries"))
+        self._copy_messages(last)
+        self._fetch_messages(self._holes.numbers())
+        deliveries = Deliveries(salvage, self._backup, target, self._step)
+        deliveries.copy(last, now_us)
+        self._fetch_messages(deliveries.orphans())
+        deliveries.settle(now_us)
+        self._raise_counters()
+        target.execute(REPAIR_SQL["hold_below_floors"])
+        missing = (Missing(*row) for name in _MISSING for row in target.execute(REPAIR_SQL[name]))
+        losses = Losses(lost_ranges(missing, self._holes.beyond(accounted)), [*self._others, *deliveries.doubts])
+        (messages,) = target.execute("SELECT count(*) FROM messages").fetchone()
+        return Rebuilt(losses, messages, self._from_backup, deliveries.redelivered)
+
+    def _copy_table(self, name: str) -> None:
+        columns = self._columns[name]
+        rows = self._salvage.table(name, columns)
+        if rows is None:
+            kept = self._backup.execute(f"SELECT {columns} FROM {name}").fetchall()  # noqa: S608 - our own names
+            rows = self._salvage.unverified_table(name, columns) if self._salvage.in_order else None
+            rows = kept if rows is None else rows
+            if name in _NEEDED and (not kept or [*map(tuple, kept)] != [*map(tuple, rows)]):
+                self._others.append(f"the table {name}: nothing vouches for its {len(rows)} rows")
+        self._insert(name, rows)
+
+    def _judge_end(self, counted: int) -> None:
+        """What is known of messages behind the newest that was counted."""
+        salvage = self._salvage
+        if not (salvage.verifies or salvage.foreign):
+            self._others.append("its pages have no checksums, or say so, and nothing vouches for what is read")
+        if salvage.lost_commits is not None:
+            self._holes.open_from(counted + 1)
+            self._others.append(f"commits behind message {counted}: {salvage.lost_commits}")
+        elif counted < self._seen:
+            self._holes.open_from(counted + 1)
+            self._others.append(f"commits behind message {counted}: number {self._seen} was seen in it")
+
+    def _copy_messages(self, last: int) -> None:
+        agents, channels = self._names("agents"), self._names("channels")
+        batch: list[Row] = []
+        for number, (row,) in self._salvage.groups("messages", self._columns["messages"], last, self._holes):
+            if is_proven(row, agents, channels):
+                batch.append(row)
+            else:
+                self._holes.add(number)
+            if len(batch) >= _ROWS_AT_ONCE:
+                self._insert("messages", batch)
+                batch.clear()
+                self._step("messages", number, last)
+        self._insert("messages", batch)
+
+    def _fetch_messages(self, numbers: Sequence[int]) -> None:
+        """Look elsewhere for messages that could not be read: at their digests, and in the backup."""
+        agents, channels = self._names("agents"), self._names("channels")
+        columns = self._columns["messages"]
+        from_backup = f"SELECT {columns} FROM messages WHERE id = ?"  # noqa: S608 - our own names
+        for count, number in enumerate(numbers):
+            if count % _ROWS_AT_ONCE == 0:
+                self._step("holes", count, len(numbers))
+            row = next(iter(self._salvage.unverified("messages", columns, number)), None)
+            if row is None or not is_proven(row, agents, channels):
+                row = self._backup.execute(from_backup, (number,)).fetchone()
+                self._from_backup += row is not None
+            if row is None:
+                self._holes.add(number)
+            else:
+                self._holes.remove(number)
+                self._insert("messages", [row])
+
+    def _raise_counters(self) -> None:
+        before = self._target.execute(_COUNTERS).fetchall()
+        self._target.execute(REPAIR_SQL["raise_counters"])
+        if self._target.execute(_COUNTERS).fetchall() != before:
+            self._others.append("counters that were behind what they count: what else was not written is not known")
+
+    def _names(self, table: str) -> dict[int, str]:
+        return dict(self._target.execute(f"SELECT id, name FROM {table}").fetchall())  # noqa: S608 - our own names
+
+    def _insert(self, name: str, rows: Sequence[Row]) -> None:
+        insert_rows(self._target, name, self._columns[name], rows)
+
+
+def _columns(connection: sqlite3.Connection) -> dict[str, str]:
+    """The columns of each table, in the order in which they are read and written here."""
+    return {name: table_columns(connection, name) for name in (*_NEEDED, *_RENEWED, "messages")}

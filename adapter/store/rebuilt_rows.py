@@ -1,0 +1,26 @@
+"""Rows that are taken over as they are, by the columns of the program's own schema."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from adapter.store.queries import SQL
+
+
+def table_columns(connection: sqlite3.Connection, table: str) -> str:
+    """The columns of a table as a list for a statement."""
+    return ", ".join(name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})"))
+
+
+def insert_rows(connection: sqlite3.Connection, table: str, columns: str, rows: Sequence[Any]) -> None:
+    """Add rows whose values stand in the order of `columns`."""
+    if rows:
+        marks = ", ".join("?" * (columns.count(",") + 1))
+        statement = f"INSERT INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608 - the schema's own names
+        connection.executemany(statement, [tuple(row) for row in rows])
+
+
+def counted_messages(connection: sqlite3.Connection) -> int:
+    """The number of the newest message that a store has counted; 0 for one without any."""
+    newest: int | None = connection.execute(SQL["last_message_id"]).fetchone()[0]
+    return newest or 0

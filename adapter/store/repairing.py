@@ -1,0 +1,135 @@
+"""The repair of a damaged store: read what can be read, build a new store of it, and put that in the place of the old.
+
+The ladder (promise 16): SQLite's own log first, which every opening reads; then what can be read of the damaged files
+joined with the newest verified backup; and where anything would be lost, a human decides. Nothing of the damaged files
+is changed: they are copied to be read, and kept when they are replaced.
+"""
+
+import contextlib
+import os
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from adapter.store.rebuilding import Rebuilt, rebuild
+from adapter.store.replacing import KEPT, replace_store
+from adapter.store.salvage import Salvage, Step, copy_files
+from adapter.store.witness import read_witness
+from shared.database import Damage
+from shared.database.mending import mend_pages
+from shared.times import MICROSECONDS
+
+_WHY: Final = "repair"
+_WORK: Final = "repairing"
+_ROOM_BYTES: Final = 64 * 1024 * 1024
+_AGAIN_AFTER: Final = timedelta(days=1)
+"""A store that is damaged again so soon stands on a disk or a memory that is not sound: repairing would go on for ever
+and wear it down, and each time might be the one that fails."""
+
+
+class NoRoomError(Exception):
+    """The disk has too little room for a repair; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A new store, verified and not in place yet. `backup` is the file that was joined in."""
+
+    new: Path
+    rebuilt: Rebuilt
+    backup: Path | None
+    mended_pages: list[int]
+    wrong_pages: list[int]
+    foreign: bool
+
+    def document(self) -> dict[str, Any]:
+        """For programs, and for the journal."""
+        losses = self.rebuilt.losses
+        return {
+            "lossless": losses.nothing,
+            "messages": self.rebuilt.messages,
+            "from_backup": self.rebuilt.from_backup,
+            "redelivered": self.rebuilt.redelivered,
+            "mended_pages": self.mended_pages,
+            "wrong_pages": self.wrong_pages,
+            "backup": None if self.backup is None else self.backup.name,
+            "lost": [{"channel": each.channel, "from": each.first, "to": each.last} for each in losses.ranges],
+            "doubts": list(losses.others),
+        }
+
+    def __str__(self) -> str:
+        """For a human, in one line."""
+        rebuilt = self.rebuilt
+        parts = [f"{rebuilt.messages} messages"]
+        if rebuilt.from_backup:
+            parts.append(f"{rebuilt.from_backup} of them from the backup {self.backup and self.backup.name}")
+        if rebuilt.redelivered:
+            parts.append(f"{rebuilt.redelivered} deliveries may be handed over again")
+        return ", ".join(parts)
+
+
+def prepare_repair(store: Path, backup: Path | None, now_us: int, step: Step) -> Prepared:
+    """Build a new store beside the damaged one, which nobody has open and whose lock the caller holds.
+
+    `backup` is one that was verified. Raises `Damage` where nothing can be built, `NoRoomError`, what SQLite and the
+    system raise that proves nothing, and what `step` raises. Nothing is left of one that failed.
+    """
+    discard_repair(store)
+    if not store.exists() or store.stat().st_size == 0:
+        raise Damage("it is gone or empty, so there is nothing to repair; put a backup in its place: multiclaw restore")
+    _check_room(store)
+    work = store.with_name(_WORK)
+    work.mkdir(mode=0o700)
+    try:
+        step("copy", 0, 1)
+        copy = copy_files(store, work)
+        mended = mend_pages(copy)
+        with contextlib.closing(Salvage(copy)) as salvage:
+            seen = read_witness(store).last_message_id
+            rebuilt = rebuild(salvage, backup, work / "new.db", seen, now_us, step)
+        return Prepared(work / "new.db", rebuilt, backup, mended, salvage.wrong_pages, salvage.foreign)
+    except BaseException:
+        discard_repair(store)
+        raise
+
+
+def finish_repair(store: Path, prepared: Prepared, now_us: int) -> Path:
+    """Put what was prepared in the place of the store; gives the folder of the damaged files. Raises `OSError`."""
+    new = store.with_name(f"{store.name}-repaired")
+    prepared.new.replace(new)
+    try:
+        return replace_store(store, new, _WHY, now_us)
+    finally:
+        discard_repair(store)
+
+
+def discard_repair(store: Path) -> None:
+    """Remove what a repair has made that did not come to its end. Raises `OSError`."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(store.with_name(_WORK))
+
+
+def repaired_lately(store: Path, now_us: int) -> Path | None:
+    """The folder of a repair within the last day, or none. The clock may have stepped: a day ahead counts as well."""
+    now = datetime.fromtimestamp(now_us / MICROSECONDS, UTC)
+    for folder in sorted((store.parent / KEPT).glob(f"*-{_WHY}*"), reverse=True):
+        with contextlib.suppress(ValueError):
+            at = datetime.strptime(folder.name[:20], "%Y-%m-%dT%H-%M-%SZ").replace(tzinfo=UTC)
+            if abs(now - at) < _AGAIN_AFTER:
+                return folder
+    return None
+
+
+def _check_room(store: Path) -> None:
+    """A copy and a new store, each as large as the store and its log."""
+    files = (store.with_name(store.name + suffix) for suffix in ("", "-wal"))
+    needed = 2 * sum(file.stat().st_size for file in files if file.exists()) + _ROOM_BYTES
+    found = os.statvfs(store.parent)
+    free = found.f_bavail * found.f_frsize
+    if free < needed:
+        mebibyte = 1024 * 1024
+        raise NoRoomError(
+            f"a repair needs {needed // mebibyte:,} MiB free in {store.parent}, and there are {free // mebibyte:,} MiB"
+        )
