@@ -28,11 +28,12 @@ from adapter.http.surface import backup_routes, inbox_routes, routes
 from adapter.http.topology import TopologyVersions
 from adapter.notifier import Notifier
 from adapter.store.engine import Store
+from adapter.store.ladder import Ladder
+from adapter.store_watch import StoreWatch
 from shared.clock import Clock
 from shared.config import Config, check_socket_path
 from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
-from shared.journal import Entry, Journal
-from shared.journal_events import STORE_DAMAGED
+from shared.journal import Journal
 from shared.keys import KeyMissing, Keyring, load_keyring
 from shared.lifecycle import serving
 from shared.names import GOVERNOR
@@ -60,8 +61,11 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         store = Store(config.adapter_store, config.membership, policy_of(config), clock, limits.store_probe_seconds)
         store.on_topology = roster.adopt
         journal = Journal("multiclaw-adapter", config.adapter_state, clock)
-        store.on_damage = lambda why: journal.record(Entry(STORE_DAMAGED, why, "store"))
-        broker = Broker(store, clock)
+        broker, ways = Broker(store, clock), ways_of(config.escalation, journal)
+        watch = StoreWatch(broker, journal, ways, clock)
+        store.ladder = Ladder(config.adapter_store, clock)
+        store.ladder.on_end, store.on_damage = watch.ended, watch.damaged
+        await stack.enter_async_context(watch.running())
         await store.start()
         stack.push_async_callback(store.close)
         submit = Submit(broker, auth, roster, registry, clock, limits.envelope_bytes_max)
@@ -69,7 +73,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         dead_letters = DeadLetters(broker, store, roster, clock)
         replays, browse = Replays(broker, store, roster), Browse(store, roster, registry)
         topology = TopologyVersions(broker, store, roster)
-        notifier = Notifier(broker, store, ways_of(config.escalation, journal))
+        notifier = Notifier(broker, store, ways)
         backups = BackupKeeper(broker, store, config.backups, config.backup_folder, clock)
         health = Health(store, lambda: [*warnings, *notifier.troubles, *backups.troubles], backups.state)
         scheduled = Scheduled(broker, store, roster)

@@ -87,7 +87,28 @@ STORE_DAMAGED: Final = JournalEvent(
     "The adapter's store is damaged",
     "The adapter serves nothing until it is mended; sends wait in the sidecars' outboxes. The message names the file\n"
     "and what is wrong with it; no byte of it was changed.\n\n"
-    "Look at the disk and the memory of this host, and keep the folder of the store as it is.",
+    "It is repaired now, where nothing would be lost; the next entry of the adapter tells. Look at the disk and the\n"
+    "memory of this host, and keep the folder of the store as it is.",
+    writers=("adapter",),
+)
+STORE_REPAIRED: Final = JournalEvent(
+    "store-repaired",
+    "67c5302314ae4b90a912499c588514d2",
+    "The adapter's store was damaged and is repaired",
+    "Nothing is lost. The message names the folder in which the damaged files are kept; remove it when nobody wants\n"
+    "to look at them any more. What may be handed over again, the sidecars absorb.\n\n"
+    "Look at the disk and the memory of this host: what is damaged again within a day is not repaired by itself.",
+    NOTICE,
+    writers=("adapter",),
+)
+STORE_NOT_REPAIRED: Final = JournalEvent(
+    "store-not-repaired",
+    "93ebfd488d724e4db68c2fd00118e620",
+    "The adapter's store is damaged, and a human must decide",
+    "The message says why it was not repaired by itself. The adapter serves nothing; sends wait in the sidecars'\n"
+    "outboxes.\n\n"
+    "Stop the adapter, and see what a repair would lose: multiclaw repair --dry-run. Then either have it done,\n"
+    "multiclaw repair --accept-loss, or put a backup in place: multiclaw restore.",
     writers=("adapter",),
 )
 CLEARED: Final = JournalEvent(
@@ -209,6 +230,8 @@ EVENTS: Final = (
     OUTBOX_TOO_OLD,
     OUTBOX_REFUSED,
     OUTBOX_STOPPED,
+    STORE_REPAIRED,
+    STORE_NOT_REPAIRED,
 )
 
 

@@ -80,6 +80,13 @@ class IntegrityView(Model):
     pages: int
 
 
+class RepairView(Model):
+    """What a repair of a damaged store is doing now, and how much of that is done, from 0 to 1."""
+
+    doing: str
+    progress: float
+
+
 class AdapterHealth(Model):
     """Readiness: 200 only when the store is open, checked and takes writes."""
 
@@ -89,6 +96,7 @@ class AdapterHealth(Model):
     sqlite_version: str
     sqlite_verdict: str = Field(description="`safe`, or `unsafe: ` and why")
     integrity: IntegrityView = Field(description="the reading of every page in the background")
+    repair: RepairView | None = Field(default=None, description="null unless the store is damaged and being repaired")
     page_checksums: str = Field(description="`on`, or `off: ` and why")
     backups: BackupState = Field(description="copies of the store, verified")
     queues: dict[str, int] = Field(description="messages that wait for each agent or are in its hands")

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from adapter.store.engine import Store
 from adapter.store.integrity import ScanFigures
+from adapter.store.ladder import Ladder
 from shared.backups import BackupState
 from shared.database import SQLITE_VERDICT, SQLITE_VERSION
 from shared.names import GOVERNOR
@@ -72,6 +73,7 @@ class Health:
             "page_checksums": self._store.page_checksums,
             "integrity": _integrity(self._store.integrity.figures()),
             "backups": self._backups().model_dump(),
+            "repair": _repair(self._store.ladder),
             "queues": queues,
             "last_seen": {agent: _moment(seen.get(agent)) for agent in queues},
             "governor_unread": unread,
@@ -124,6 +126,14 @@ def _integrity(scan: ScanFigures) -> dict[str, Any]:
         "progress": round(scan.progress, 4),
         "pages": scan.pages,
     }
+
+
+def _repair(ladder: Ladder | None) -> dict[str, Any] | None:
+    """What a repair of the store is doing."""
+    if ladder is None or ladder.progress is None:
+        return None
+    doing, progress = ladder.progress
+    return {"doing": doing, "progress": round(progress, 4)}
 
 
 def _moment(at_us: int | None) -> str | None:

@@ -6,7 +6,8 @@ second connection, none can checkpoint at the same moment.
 A failed commit is final for its group: every command of it is refused, the exchange in memory is thrown away, and
 the file is opened again and read from the disk. Until that succeeds, with a write to prove it, the store is not
 ready. An fsync that failed is never tried again on the same connection. A store that is damaged
-(`shared/database/damage.py`) is not opened again: it stays not ready, and its files stay as they are.
+(`shared/database/damage.py`) is not opened again unless it was repaired without loss (`adapter/store/ladder.py`): it
+stays not ready, and its files stay as they are.
 """
 
 import asyncio
@@ -26,9 +27,11 @@ from adapter.core.pruning import PruningFigures
 from adapter.core.routing import Topology
 from adapter.store.copying import Copying
 from adapter.store.integrity import Integrity
+from adapter.store.ladder import Ladder
 from adapter.store.names import Names
 from adapter.store.pulse import Pulse, is_at_risk
 from adapter.store.queries import MIGRATIONS, SCHEMA, SQL
+from adapter.store.reads import on_snapshot
 from adapter.store.replacing import finish_replacement
 from adapter.store.startup import check_live_part
 from adapter.store.transaction import SqliteTransaction, load_snapshot
@@ -67,15 +70,6 @@ async def _told_nobody(_: str) -> None:
     """Before anybody is told of damage."""
 
 
-def _on_snapshot(connection: sqlite3.Connection, names: Names, unit: Callable[[sqlite3.Connection, Names], T]) -> T:
-    connection.execute("BEGIN")  # deferred: all that the unit asks is answered as of its first question
-    try:
-        return unit(connection, names)
-    finally:
-        if connection.in_transaction:  # SQLite ends it itself for some errors, and this one's would hide the first
-            connection.execute("COMMIT")
-
-
 def _log_file_taken(taken: FileTaken) -> None:
     version = taken.version.version
     if taken.state is FileState.EDITED:
@@ -104,8 +98,9 @@ class Store:
     """The store of one adapter. `fault` says why it is not ready, or is None.
 
     `on_fault` is called when it stops being ready, and `on_open` each time it is again. `on_damage` is told what proves
-    that it is damaged. `on_topology` is told who the members are, and who ever was one, at each opening and after each
-    commit that has changed them: what is committed, and nothing else.
+    that it is damaged, and `ladder`, where there is one, repairs it then. `on_topology` is told who the members are,
+    and who ever was one, at each opening and after each commit that has changed them: what is committed, and nothing
+    else.
     """
 
     def __init__(
@@ -132,6 +127,7 @@ class Store:
         self.on_fault: Callable[[], None] = _nothing
         self.on_open: Callable[[], None] = _nothing
         self.on_damage: Callable[[str], Awaitable[object]] = _told_nobody
+        self.ladder: Ladder | None = None
         self.on_topology: Callable[[Topology, Iterable[str]], None] = _nothing
         self._writer: Database | None = None
         self._reader: Database | None = None
@@ -207,6 +203,8 @@ class Store:
     def begin_close(self) -> None:
         """The process ends: a store that fails from now on is not opened again."""
         self._closing.set()
+        if self.ladder is not None:
+            self.ladder.end()
 
     async def close(self) -> None:
         """Close both connections; where all is well, the log is brought into the file before."""
@@ -244,7 +242,7 @@ class Store:
         if self.fault is not None or self._reader is None or names is None:
             raise self._unavailable()
         try:
-            return await self._reader.run(lambda connection: _on_snapshot(connection, names, unit))
+            return await self._reader.run(lambda connection: on_snapshot(connection, names, unit))
         except SqliteError as error:
             _log.exception("read-failed")
             if is_damage(error) and self.fault is None:
@@ -373,6 +371,12 @@ class Store:
         self.fault = f"damaged: {await asyncio.to_thread(describe_damage, self._path, error)}"
         _log.critical("store-damaged: %s", self.fault)
         await self.on_damage(self.fault)
+        if self.ladder is not None:
+            why_not = await self.ladder.repair()
+            if why_not is None:
+                await self._reopen()
+            else:
+                self.fault = f"{self.fault}; {why_not}"
 
     async def _close_connections(self, *, settle: bool = False) -> None:
         await self.copying.closed()

@@ -83,10 +83,9 @@ def prepare_repair(store: Path, backup: Path | None, now_us: int, step: Step) ->
     work = store.with_name(_WORK)
     work.mkdir(mode=0o700)
     try:
-        step("copy", 0, 1)
-        copy = copy_files(store, work)
+        copy = copy_files(store, work, step)
         mended = mend_pages(copy)
-        with contextlib.closing(Salvage(copy)) as salvage:
+        with contextlib.closing(Salvage(copy, step)) as salvage:
             seen = read_witness(store).last_message_id
             rebuilt = rebuild(salvage, backup, work / "new.db", seen, now_us, step)
         return Prepared(work / "new.db", rebuilt, backup, mended, salvage.wrong_pages, salvage.foreign)

@@ -10,7 +10,6 @@ counters, which each send has written, has a wrong checksum; and the file is in 
 """
 
 import contextlib
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from itertools import groupby
@@ -31,6 +30,9 @@ Step = Callable[[str, int, int], None]
 
 _COPIED: Final = ("", "-wal", "-mark")
 _PAGES_NAMED_MAX: Final = 10
+_CHUNK_BYTES: Final = 1024 * 1024
+_CHECK_OPERATIONS: Final = 100_000
+"""Of SQLite's machine, some hundredths of a second, between two looks whether a check is to go on."""
 _COUNTERS: Final = "SELECT sum(last_sequence) FROM channels"
 
 
@@ -38,13 +40,16 @@ KEYED: Final = {"messages": "id", "deliveries": "message_id", "dead_letters": "m
 """The large tables, and the number of a message in each, by which their rows are found."""
 
 
-def copy_files(store: Path, folder: Path) -> Path:
+def copy_files(store: Path, folder: Path, step: Step) -> Path:
     """Copy the files of a store that nobody has open into the folder, and give the copy. Raises `OSError`."""
-    target = folder / "damaged.db"
+    target, size, done = folder / "damaged.db", store.stat().st_size, 0
     for suffix in _COPIED:
         source = store.with_name(store.name + suffix)
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copyfile(source, target.with_name(target.name + suffix))
+        if source.exists():
+            with source.open("rb") as given, target.with_name(target.name + suffix).open("xb") as taken:
+                while chunk := given.read(_CHUNK_BYTES):
+                    done += taken.write(chunk)
+                    step("copy", min(done, size), size)
     return target
 
 
@@ -56,11 +61,13 @@ class Salvage:
     nothing is verified.
     """
 
-    def __init__(self, copy: Path) -> None:
+    def __init__(self, copy: Path, step: Step) -> None:
         """Raises `Damage` where it is of another version, and what SQLite raises that proves nothing."""
         library_checksums()
+        step("check", 0, 1)
         self.wrong_pages = damaged_pages(copy, _PAGES_NAMED_MAX)
         self._lax = _connect(copy, verify=False)
+        self._lax.set_progress_handler(lambda: _is_over(step), _CHECK_OPERATIONS)
         self.lost_commits = self._look_at_log(copy)
         self.in_order = _answer(self._lax, "PRAGMA integrity_check(1)") == "ok"
         if 1 in self.wrong_pages and self.in_order and _schema(self._lax) == _our_schema():
@@ -153,6 +160,15 @@ def _connect(copy: Path, *, verify: bool) -> sqlite3.Connection:
         with contextlib.suppress(LIBRARY.Error):  # a library without the extension verifies nothing
             connection.execute("PRAGMA checksum_verification=OFF").fetchall()
     return connection
+
+
+def _is_over(step: Step) -> bool:
+    """Whether what takes long is to be ended: SQLite then raises that it was interrupted."""
+    try:
+        step("check", 0, 1)
+    except Exception:  # whoever asked knows why
+        return True
+    return False
 
 
 def _schema(connection: sqlite3.Connection) -> list[Any] | None:

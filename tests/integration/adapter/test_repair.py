@@ -1,0 +1,399 @@
+"""A damaged store is served again with every message that was acknowledged, or it is refused: nothing in between."""
+
+import asyncio
+import contextlib
+import random
+import shutil
+import sqlite3
+
+import pytest
+
+from adapter.broker import Broker
+from adapter.core.commands import Ack, Nack
+from adapter.store import engine, repairing
+from adapter.store.engine import Store
+from adapter.store.full_check import check_everything
+from adapter.store.ladder import Ladder
+from adapter.store.repairing import NoRoomError, prepare_repair
+from adapter.store.replacing import KEPT
+from adapter.store.witness import witness_path
+from shared.clock import Clock
+from shared.database import QUIET_STORE, Damage, library_checksums, page_file, write_backup
+from shared.database.checksums import damaged_pages
+from shared.database.library import LIBRARY
+from tests.support.census import take_census
+from tests.support.clock import SettableClock
+from tests.support.factories import claim, membership, policy, send
+from tests.support.mortal import copy_store
+from tests.support.store_hand import reading
+
+PAGE = 8192
+MESSAGES = 90
+
+pytestmark = [
+    pytest.mark.skipif(library_checksums() != "on", reason=library_checksums()),
+    pytest.mark.timeout(300),
+]
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch):
+    """A small log, which is copied often here, and pages that nobody is writing while they are read."""
+    monkeypatch.setattr(engine, "BUSY_STORE", QUIET_STORE)
+    monkeypatch.setattr(page_file, "_PAUSE_SECONDS", 0)
+
+
+def new_store(path, clock=None):
+    """A store over what is there, which repairs itself."""
+    store = Store(path, membership(), policy(queue_max=1_000), clock or Clock())
+    store.ladder = Ladder(path, clock or Clock())
+    return store
+
+
+async def live(path, messages=MESSAGES, *, first=0):
+    """Send so many, have some of them acked, some refused and some in an agent's hands."""
+    store = new_store(path)
+    await store.open()
+    broker = Broker(store, Clock())
+    for n in range(first, first + messages):
+        await broker.ask(send(to="@qa" if n % 3 else "product", payload={"n": n, "text": f"{n:04}" * 300}))
+    for agent in ("qa", "pm"):
+        handed = await broker.ask(claim(agent, 12))
+        await broker.ask(Ack(agent, tuple(each.delivery_id for each in handed[:4]), {}))
+        for each in handed[4:6]:
+            await broker.ask(Nack(agent, each.delivery_id, "refuse", "no"))
+    return store, broker
+
+
+async def fill(path, messages=MESSAGES, *, first=0):
+    """The same, closed in peace."""
+    store, broker = await live(path, messages, first=first)
+    await broker.close()
+    await store.close()
+
+
+@pytest.fixture
+async def filled(tmp_path):
+    """The path of a store with messages in all states."""
+    path = tmp_path / "store" / "store.db"
+    path.parent.mkdir()
+    await fill(path)
+    return path
+
+
+def harm(path, *offsets):
+    """Flip a bit in each of these bytes."""
+    content = bytearray(path.read_bytes())
+    for offset in offsets:
+        content[offset] ^= 0x80
+    path.write_bytes(content)
+
+
+def page_of(path, row):
+    """Where the page with a row of a table begins, found by a text that stands in it alone."""
+    at = path.read_bytes().index(row)
+    return at // PAGE * PAGE
+
+
+async def outcome(path, *, backup=None, clock=None):
+    """Start a store, look at all of it, and let a repair come to its end: why it is not ready, or None; what was told
+    of the repair; both when it is closed again."""
+    store, told = new_store(path, clock), []
+    store.ladder.newest_backup = lambda: backup
+    store.ladder.on_end = told.append
+    await store.start()
+    while store.fault is None and store.integrity.figures().position.finished_at_us is None:
+        await store.integrity.scan(1)
+    if store._reopening is not None:
+        await store._reopening
+    fault = store.fault
+    await store.close()
+    return fault, told
+
+
+async def backed_up(path):
+    """A verified copy of it as it is now."""
+    target = path.parent.parent / "backup.db"
+    store = new_store(path)
+    await store.open()
+    await store._writer.run(lambda connection: write_backup(connection, target))
+    await store.close()
+    return target
+
+
+async def repaired(path, **options):
+    """It was repaired by itself, and nothing of it is lost; what was told."""
+    before = take_census(path) if "before" not in options else options.pop("before")
+    fault, told = await outcome(path, **options)
+    assert fault is None
+    assert list(before.faults_of(take_census(path))) == []
+    (end,) = told
+    assert end.kept.parent == path.parent / KEPT
+    assert (await asyncio.to_thread(check_everything, path, lambda *_: None)).faults == []
+    return end
+
+
+async def test_a_plain_shell_that_brought_the_log_in(tmp_path):
+    """It makes the checksums of all that it writes wrong, and the log is gone: all is there, and the leases are free."""
+    path = tmp_path / "store.db"
+    store, broker = await live(tmp_path / "work.db")
+    copy_store(tmp_path / "work.db", path)
+    await broker.close()
+    await store.close()
+    before = take_census(tmp_path / "work.db")
+    await asyncio.to_thread(_shell, path)
+    assert not path.with_name("store.db-wal").exists()
+    assert len(damaged_pages(path, 100)) > 5
+    end = await repaired(path, before=before)
+    assert end.details["lossless"]
+    assert end.details["redelivered"] == 0
+
+
+def _shell(path):
+    """What `sqlite3 store.db 'select count(*) from messages'` does to a store that was killed, in a process of its
+    own: its library must not meet ours."""
+    import subprocess  # noqa: PLC0415 - only here
+    import sys  # noqa: PLC0415
+
+    code = f"import sqlite3; c = sqlite3.connect({str(path)!r}); c.execute('SELECT count(*) FROM messages'); c.close()"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)  # noqa: S603 - our own words
+
+
+async def test_a_log_that_is_gone_is_refused(tmp_path):
+    """Pages are right then, so nobody has brought it in: it says from where on commits are missing."""
+    path = tmp_path / "store.db"
+    store, broker = await live(tmp_path / "work.db")
+    copy_store(tmp_path / "work.db", path)
+    await broker.close()
+    await store.close()
+    path.with_name("store.db-wal").unlink()
+    before = path.read_bytes()
+    fault, (end,) = await outcome(path)
+    assert "its log is gone" in fault
+    assert "multiclaw repair --accept-loss" in fault
+    assert end.kept is None
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("bits", [1, 2])
+async def test_any_page_with_a_flipped_bit_or_two(filled, bits):
+    """Wherever: served with everything, or refused with no byte changed. One bit, unless it is one of a word's highest,
+    costs nothing; and pages of indexes never do."""
+    rng, pristine = random.Random(bits), filled.with_name("pristine.db")
+    copy_store(filled, pristine)
+    before, served = take_census(filled), 0
+    pages = [0, *rng.sample(range(1, filled.stat().st_size // PAGE), 9)]
+    for page in pages:
+        copy_store(pristine, filled)
+        shutil.rmtree(filled.parent / KEPT, ignore_errors=True)
+        places = rng.sample(range(page * PAGE, (page + 1) * PAGE), bits)
+        content = bytearray(filled.read_bytes())
+        for place in places:
+            content[place] ^= 1 << rng.randrange(8)
+        filled.write_bytes(content)
+        fault, told = await outcome(filled)
+        if fault is None:
+            served += 1
+            assert list(before.faults_of(take_census(filled))) == [], places
+        else:
+            assert filled.read_bytes() == content
+            assert not told[0].details or told[0].details["lost"] or told[0].details["doubts"]
+    assert served >= (7 if bits == 1 else 3)
+
+
+def _index_page(path):
+    """A page of the index by sequence."""
+    with reading(path) as db:
+        (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'messages_by_sequence'").fetchone()
+    return (root - 1) * PAGE
+
+
+async def test_an_index_that_is_all_zeros(filled):
+    """It is made anew. Zeros have the checksum of zeros, so that it is SQLite that notices."""
+    start, content = _index_page(filled), bytearray(filled.read_bytes())
+    before = take_census(filled)
+    content[start : start + PAGE] = bytes(PAGE)
+    filled.write_bytes(content)
+    end = await repaired(filled, before=before)
+    assert end.details["wrong_pages"] == []
+
+
+async def test_a_message_that_only_the_backup_has(filled):
+    """It comes from there; of a message since the backup it is said which is lost, and nothing is changed."""
+    backup = await backed_up(filled)
+    await fill(filled, 20, first=MESSAGES)
+    before = take_census(filled)
+    pristine = filled.with_name("pristine.db")
+    copy_store(filled, pristine)
+    start = page_of(filled, b"0030" * 300)
+    harm(filled, *range(start + 200, start + PAGE - 200, 64))
+    end = await repaired(filled, before=before, backup=backup)
+    assert 1 <= end.details["from_backup"] <= 6
+    copy_store(pristine, filled)
+    shutil.rmtree(filled.parent / KEPT)
+    start = page_of(filled, f"{MESSAGES + 10:04}".encode() * 300)
+    harm(filled, *range(start + 200, start + PAGE - 200, 64))
+    content = filled.read_bytes()
+    fault, (end,) = await outcome(filled, backup=backup)
+    assert "a repair would lose" in fault
+    lost = {(each["channel"], n) for each in end.details["lost"] for n in range(each["from"], each["to"] + 1)}
+    assert 1 <= len(lost) <= 6
+    for place in lost:
+        assert b"%04d" % (MESSAGES + 10) in b"".join(before.messages[place] for place in lost), place
+    assert filled.read_bytes() == content
+
+
+async def test_deliveries_that_cannot_be_read(filled):
+    """They are handed over again, to just those who had got their messages; what is dead and what was resolved, stays."""
+    before = take_census(filled)
+    with reading(filled) as db:
+        (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'deliveries'").fetchone()
+    start = (root - 1) * PAGE
+    harm(filled, *range(start + 2, start + PAGE, 37))
+    end = await repaired(filled, before=before)
+    assert end.details["redelivered"] > 100
+    assert "handed over again" in end.words
+
+
+async def test_a_first_page_that_is_gone(filled):
+    """Without it nothing can be found: refused, with a backup too, since what came after that is not known."""
+    backup = await backed_up(filled)
+    content = bytearray(filled.read_bytes())
+    content[:PAGE] = bytes(PAGE)
+    filled.write_bytes(content)
+    for there in (None, backup):
+        fault, (end,) = await outcome(filled, backup=there)
+        assert fault.startswith("damaged: ")
+        assert end.kept is None
+        assert filled.read_bytes() == content
+
+
+async def test_a_file_that_was_cut(filled):
+    """At any page: served with everything, or refused; and as long as messages are missing, refused."""
+    pristine, before = filled.with_name("pristine.db"), take_census(filled)
+    copy_store(filled, pristine)
+    pages = filled.stat().st_size // PAGE
+    for left in {0, 1, 2, pages // 2, pages - 2, pages - 1}:
+        copy_store(pristine, filled)
+        with filled.open("r+b") as file:
+            file.truncate(left * PAGE)
+        fault, _ = await outcome(filled)
+        assert fault is not None or list(before.faults_of(take_census(filled))) == []
+        assert fault is not None or left == pages - 1
+
+
+async def test_a_store_that_is_older_than_what_was_seen(filled):
+    """It is perfect and lacks messages, and which, nobody can say: refused, by name of the last that it has."""
+    older = filled.with_name("older.db")
+    copy_store(filled, older)
+    await fill(filled, 5, first=MESSAGES)
+    shutil.copyfile(older, filled)
+    fault, (end,) = await outcome(filled, backup=older)
+    assert "was seen in it" in fault
+    assert end.kept is None
+
+
+async def test_while_it_runs(filled):
+    """Damage that the scan finds is repaired under a store that goes on afterwards, by a new connection to a new file."""
+    store, told = new_store(filled), []
+    store.ladder.on_end = told.append
+    await store.open()
+    broker = Broker(store, Clock())
+    await broker.ask(send(payload={"n": "before"}))
+    harm(filled, _index_page(filled) + 4_000)
+    while store.fault is None:
+        await store.integrity.scan(1)
+    await store._reopening
+    assert (store.fault, len(told)) == (None, 1)
+    await broker.ask(send(payload={"n": "after"}))
+    await broker.close()
+    await store.close()
+    assert (await asyncio.to_thread(check_everything, filled, lambda *_: None)).faults == []
+
+
+async def test_not_twice_in_a_day(filled):
+    """The second time it is refused, until a day has passed or a human has done it."""
+    clock = SettableClock()
+    for _ in range(2):
+        harm(filled, _index_page(filled) + 4_000)
+        fault, (end,) = await outcome(filled, clock=clock)
+        clock.advance(3_600)
+    assert "repaired less than a day ago" in fault
+    assert end.kept is None
+    clock.advance(86_400)
+    assert (await outcome(filled, clock=clock))[0] is None
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), sqlite3.OperationalError("database is locked")])
+async def test_errors_that_prove_nothing(filled, monkeypatch, error):
+    """They end the attempt with their words; nothing is changed and nothing left."""
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(repairing, "copy_files", fail)
+    harm(filled, _index_page(filled) + 4_000)
+    content = filled.read_bytes()
+    fault, (end,) = await outcome(filled)
+    assert str(error) in fault
+    assert end.kept is None
+    assert filled.read_bytes() == content
+    assert not filled.with_name("repairing").exists()
+
+
+async def test_busy_is_no_damage(filled, monkeypatch):
+    """Nothing but proof starts a repair."""
+    asked = []
+    monkeypatch.setattr(repairing, "copy_files", asked.append)
+    store = new_store(filled)
+    await store.open()
+    store._fail(LIBRARY.OperationalError("database is locked"))
+    await store._reopening
+    assert store.fault is None
+    await store.close()
+    assert asked == []
+
+
+def test_a_disk_with_too_little_room(filled, monkeypatch):
+    """Nothing is written, and it is said how much is needed."""
+
+    class Full:
+        f_bavail, f_frsize = 1, 4096
+
+    monkeypatch.setattr(repairing.os, "statvfs", lambda _: Full)
+    with pytest.raises(NoRoomError, match="MiB free in"):
+        prepare_repair(filled, None, 0, lambda *_: None)
+    assert not filled.with_name("repairing").exists()
+
+
+async def test_a_repair_that_is_given_up_leaves_nothing(filled):
+    """At each of its steps: the store is as it was, and its closing does not wait for the end of the repair."""
+    harm(filled, _index_page(filled) + 4_000)
+    content, steps = filled.read_bytes(), 1
+    fatal = 0
+    while fatal < steps:
+        count = 0
+
+        def step(*_, at=fatal):
+            nonlocal count
+            count += 1
+            if count > at:
+                raise asyncio.CancelledError
+
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.to_thread(prepare_repair, filled, None, 0, step)
+            break
+        steps, fatal = fatal + 2, fatal + 1
+        assert not filled.with_name("repairing").exists()
+        assert filled.read_bytes() == content
+    assert fatal > 5
+
+
+def test_a_store_that_is_gone_is_for_restore(tmp_path):
+    """There is nothing to read."""
+    path = tmp_path / "store.db"
+    witness_path(path).write_text("{}")
+    for _ in range(2):
+        with pytest.raises(Damage, match="multiclaw restore"):
+            prepare_repair(path, None, 0, lambda *_: None)
+        path.touch()
