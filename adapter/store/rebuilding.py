@@ -7,15 +7,15 @@ whether it may be put in place is decided elsewhere. Nothing here writes to any 
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from adapter.core.loss import Holes, Losses, Missing, lost_ranges
+from adapter.core.loss import Holes, Losses, LostRange, Missing, lost_ranges
 from adapter.store.full_check import check_everything
 from adapter.store.proof import is_proven
-from adapter.store.queries import MIGRATIONS, REPAIR_SQL, SCHEMA
+from adapter.store.queries import MIGRATIONS, REPAIR_SQL, SCHEMA, SQL
 from adapter.store.rebuilt_deliveries import Deliveries
 from adapter.store.rebuilt_rows import counted_messages, insert_rows, table_columns
 from adapter.store.salvage import Row, Salvage, Step
@@ -35,7 +35,12 @@ _RENEWED: Final = ("proofs", "tallies", "last_seen", "announced")
 
 _MISSING: Final = ("missing_sequences", "missing_ends")
 _COUNTERS: Final = "SELECT id, last_sequence, last_message_id FROM channels ORDER BY id"
+_ENDS: Final = "SELECT name, last_sequence FROM channels ORDER BY id"
 _ROWS_AT_ONCE: Final = 500
+
+_UNSEEN_MAX: Final = 2**21
+"""Where the end is not known, numbers go on so much later: what was seen last is a minute old at most, in which no
+deployment sends two million messages. A message takes one number in its channel, so that no channel is further on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,17 @@ class Rebuilt:
     redelivered: int
 
 
-def rebuild(salvage: Salvage, backup: Path | None, new: Path, seen: int, now_us: int, step: Step) -> Rebuilt:
-    """Make `new`, which is not there; `seen` is the newest message that was ever seen in the store.
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the store beside what can be read of it: the newest message that was ever seen in it, and the
+    channels that there are."""
+
+    seen: int
+    channels: Collection[str]
+
+
+def rebuild(salvage: Salvage, backup: Path | None, new: Path, known: Known, now_us: int, step: Step) -> Rebuilt:
+    """Make `new`, which is not there.
 
     Takes seconds for each gigabyte, and is for a thread of its own. Raises `Damage` where not even that can be done,
     what SQLite and the system raise, and what `step` raises.
@@ -60,7 +74,7 @@ def rebuild(salvage: Salvage, backup: Path | None, new: Path, seen: int, now_us:
         contextlib.closing(_connect_backup(backup)) as source,
         contextlib.closing(_connect_new(new)) as target,
     ):
-        rebuilt = _Rebuilding(salvage, source, target, seen, step).run(now_us)
+        rebuilt = _Rebuilding(salvage, source, target, known, step).run(now_us)
         target.execute("COMMIT")
     sync_file(new)
     faults = check_everything(new, step).faults
@@ -105,12 +119,13 @@ class _Rebuilding:
     """The work of one rebuilding, table by table."""
 
     def __init__(
-        self, salvage: Salvage, backup: sqlite3.Connection, target: sqlite3.Connection, seen: int, step: Step
+        self, salvage: Salvage, backup: sqlite3.Connection, target: sqlite3.Connection, known: Known, step: Step
     ) -> None:
         self._salvage = salvage
         self._backup = backup
         self._target = target
-        self._seen = seen
+        self._seen = known.seen
+        self._channels = known.channels
         self._step = step
         self._columns = _columns(target)
         self._holes = Holes()
@@ -134,7 +149,12 @@ class _Rebuilding:
         self._raise_counters()
         target.execute(REPAIR_SQL["hold_below_floors"])
         missing = (Missing(*row) for name in _MISSING for row in target.execute(REPAIR_SQL[name]))
-        losses = Losses(lost_ranges(missing, self._holes.beyond(accounted)), [*self._others, *deliveries.doubts])
+        ranges = lost_ranges(missing, self._holes.beyond(accounted))
+        if self._holes.open is not None:
+            target.executemany(SQL["insert_channel"], [(name,) for name in self._channels])
+            ranges += [LostRange(name, last + 1, None) for name, last in target.execute(_ENDS)]
+            target.execute(REPAIR_SQL["jump"], {"numbers": max(0, self._seen - counted) + _UNSEEN_MAX})
+        losses = Losses(ranges, [*self._others, *deliveries.doubts])
         (messages,) = target.execute("SELECT count(*) FROM messages").fetchone()
         return Rebuilt(losses, messages, self._from_backup, deliveries.redelivered)
 
@@ -174,6 +194,10 @@ class _Rebuilding:
                 batch.clear()
                 self._step("messages", number, last)
         self._insert("messages", batch)
+        for index in ("messages_by_sequence", "messages_by_key"):
+            for number, _ in self._salvage.indexed(index):
+                if self._target.execute(REPAIR_SQL["is_message"], (number,)).fetchone() is None:
+                    self._holes.add(number)
 
     def _fetch_messages(self, numbers: Sequence[int]) -> None:
         """Look elsewhere for messages that could not be read: at their digests, and in the backup."""

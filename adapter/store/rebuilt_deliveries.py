@@ -53,6 +53,11 @@ class Deliveries:
         self._members = current_members(self._target)
         holes = Holes()
         self._copy("deliveries", last, holes)
+        for number, recipient in self._salvage.indexed("deliveries_live"):
+            if self._target.execute(REPAIR_SQL["is_delivery"], (number, recipient)).fetchone() is None:
+                holes.add(number)
+        for number in holes.numbers():
+            self._target.execute(REPAIR_SQL["drop_deliveries_of"], (number,))
         self._make_up(holes.numbers(), now_us)
         letters = Holes()
         self._copy("dead_letters", last, letters)
@@ -167,8 +172,11 @@ class Deliveries:
 
 
 def current_members(connection: sqlite3.Connection) -> Mapping[str, Collection[str]]:
-    """Members by channel, as the topology in force has them; none where there is no such topology."""
-    versions = [each for each in read_topologies_that_count(connection) if each.standing is Standing.CURRENT]
+    """Members by channel, as the topology in force has them; none where there is no such topology, or garbage."""
+    try:
+        versions = [each for each in read_topologies_that_count(connection) if each.standing is Standing.CURRENT]
+    except ValueError:  # nothing vouches for it, which is told
+        return {}
     return Topology.of(versions[-1].membership).members if versions else {}
 
 

@@ -13,10 +13,11 @@ def table_columns(connection: sqlite3.Connection, table: str) -> str:
 
 
 def insert_rows(connection: sqlite3.Connection, table: str, columns: str, rows: Sequence[Any]) -> None:
-    """Add rows whose values stand in the order of `columns`."""
+    """Add rows whose values stand in the order of `columns`; one that is there already, as a page that stands in the
+    place of another gives it, stays."""
     if rows:
         marks = ", ".join("?" * (columns.count(",") + 1))
-        statement = f"INSERT INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608 - the schema's own names
+        statement = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608 - the schema's own names
         connection.executemany(statement, [tuple(row) for row in rows])
 
 

@@ -27,6 +27,27 @@ UPDATE channels SET
     last_message_id = max(last_message_id, coalesce((SELECT id FROM messages WHERE channel_id = channels.id
                                                      ORDER BY sequence DESC LIMIT 1), 0))
 
+-- name: messages_by_sequence
+SELECT id, NULL FROM messages INDEXED BY messages_by_sequence
+
+-- name: messages_by_key
+SELECT id, NULL FROM messages INDEXED BY messages_by_key WHERE idempotency_key IS NOT NULL
+
+-- name: deliveries_live
+SELECT message_id, recipient_id FROM deliveries INDEXED BY deliveries_live WHERE state < 2
+
+-- name: is_message
+SELECT 1 FROM messages WHERE id = ?
+
+-- name: is_delivery
+SELECT 1 FROM deliveries WHERE message_id = ? AND recipient_id = ?
+
+-- name: drop_deliveries_of
+DELETE FROM deliveries WHERE message_id = ?
+
+-- name: jump
+UPDATE channels SET last_sequence = last_sequence + :numbers, last_message_id = last_message_id + :numbers
+
 -- name: note_unsure
 INSERT INTO unsure (message_id) VALUES (?) ON CONFLICT DO NOTHING
 

@@ -8,12 +8,13 @@ is changed: they are copied to be read, and kept when they are replaced.
 import contextlib
 import os
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from adapter.store.rebuilding import Rebuilt, rebuild
+from adapter.store.rebuilding import Known, Rebuilt, rebuild
 from adapter.store.replacing import KEPT, replace_store
 from adapter.store.salvage import Salvage, Step, copy_files
 from adapter.store.witness import read_witness
@@ -70,11 +71,15 @@ class Prepared:
         return ", ".join(parts)
 
 
-def prepare_repair(store: Path, backup: Path | None, now_us: int, step: Step) -> Prepared:
+def prepare_repair(
+    store: Path, backup: Path | None, now_us: int, step: Step, channels: Collection[str] = ()
+) -> Prepared:
     """Build a new store beside the damaged one, which nobody has open and whose lock the caller holds.
 
-    `backup` is one that was verified. Raises `Damage` where nothing can be built, `NoRoomError`, what SQLite and the
-    system raise that proves nothing, and what `step` raises. Nothing is left of one that failed.
+    `backup` is one that was verified. `channels` are those that there are: where it cannot be read how far they are,
+    and that is accepted, they go on behind all numbers that may have been given. Raises `Damage` where nothing can be
+    built, `NoRoomError`, what SQLite and the system raise that proves nothing, and what `step` raises. Nothing is left
+    of one that failed.
     """
     discard_repair(store)
     if not store.exists() or store.stat().st_size == 0:
@@ -86,8 +91,8 @@ def prepare_repair(store: Path, backup: Path | None, now_us: int, step: Step) ->
         copy = copy_files(store, work, step)
         mended = mend_pages(copy)
         with contextlib.closing(Salvage(copy, step)) as salvage:
-            seen = read_witness(store).last_message_id
-            rebuilt = rebuild(salvage, backup, work / "new.db", seen, now_us, step)
+            known = Known(read_witness(store).last_message_id, channels)
+            rebuilt = rebuild(salvage, backup, work / "new.db", known, now_us, step)
         return Prepared(work / "new.db", rebuilt, backup, mended, salvage.wrong_pages, salvage.foreign)
     except BaseException:
         discard_repair(store)
@@ -99,9 +104,12 @@ def finish_repair(store: Path, prepared: Prepared, now_us: int) -> Path:
     new = store.with_name(f"{store.name}-repaired")
     prepared.new.replace(new)
     try:
-        return replace_store(store, new, _WHY, now_us)
+        _own_like(store.parent, new)
+        kept = replace_store(store, new, _WHY, now_us)
     finally:
         discard_repair(store)
+    _own_like(store.parent, kept.parent, kept)
+    return kept
 
 
 def discard_repair(store: Path) -> None:
@@ -119,6 +127,14 @@ def repaired_lately(store: Path, now_us: int) -> Path | None:
             if abs(now - at) < _AGAIN_AFTER:
                 return folder
     return None
+
+
+def _own_like(folder: Path, *paths: Path) -> None:
+    """What root makes here is for whoever the store belongs to, which is to use it."""
+    if os.geteuid() == 0:
+        owner = folder.stat()
+        for path in paths:
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _check_room(store: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from adapter.core.loss import Holes
-from adapter.store.queries import MIGRATIONS, SCHEMA
+from adapter.store.queries import MIGRATIONS, REPAIR_SQL, SCHEMA
 from shared.database import Damage, SqliteError, is_damage, library_checksums, read_missing
 from shared.database.checksums import damaged_pages
 from shared.database.library import LIBRARY
@@ -76,7 +76,8 @@ class Salvage:
         self.verifies = _answer(self._strict, "PRAGMA checksum_verification") == "1"
         log = copy.with_name(copy.name + "-wal")
         is_gone = self.lost_commits is not None and (not log.exists() or log.stat().st_size == 0)
-        self.foreign = is_gone and self.in_order and _answer(self._strict, _COUNTERS) is None
+        counters = [_answer(each, _COUNTERS) for each in (self._strict, self._lax)]
+        self.foreign = is_gone and self.in_order and counters[0] is None and counters[1] is not None
         if self.foreign:
             self.lost_commits = None
         self._reading = self._lax if self.foreign else self._strict
@@ -122,7 +123,7 @@ class Salvage:
                 for number, rows in groupby(self._reading.execute(following, (at,)), lambda row: row[key]):
                     whole = list(rows)
                     yield number, whole
-                    at = number
+                    at = max(at, number)  # a page that stands in the place of another begins with smaller ones
                 return
             except SqliteError as error:
                 if not _proves(error):
@@ -144,6 +145,17 @@ class Salvage:
                     raise
                 holes.add(number)
         return None
+
+    def indexed(self, index: str) -> Iterator[tuple[int, int | None]]:
+        """What an index of a large table says is there, as far as it can be read: number of the message, and recipient.
+
+        A page that stands in the place of another, or is older than it was, is right by its checksum; the index tells.
+        """
+        try:
+            yield from map(tuple, self._reading.execute(REPAIR_SQL[index]))
+        except SqliteError as error:
+            if not _proves(error):
+                raise
 
     def unverified(self, name: str, columns: str, number: int) -> list[Row]:
         """Rows of a large table by the number of a message, of whatever page, for a caller that can tell."""

@@ -15,6 +15,7 @@ _VERBS: Final = {
     "status": "multiclaw.cli.status",
     "check": "multiclaw.cli.check",
     "backup": "multiclaw.cli.backup",
+    "repair": "multiclaw.cli.repair",
     "doctor": "multiclaw.cli.doctor",
     "demo": "multiclaw.demo.command",
     "send": "multiclaw.cli.messages",

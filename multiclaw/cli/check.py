@@ -1,20 +1,15 @@
 """`check`: the whole check of the adapter's store by hand."""
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import typer
-from rich.console import Console
-from rich.progress import Progress as Bar
-from rich.progress import TaskID
 
-from adapter.store.full_check import Findings, Progress, check_everything, check_pages
+from adapter.store.full_check import Findings, check_everything, check_pages
 from multiclaw.cli.exits import CONFIGURATION, FAILED, UNAVAILABLE, Exit
 from multiclaw.cli.options import CONFIG_DEFAULT, AsJson, ConfigPath, load_config
+from multiclaw.cli.progress import progress_bar
 from shared.config import ConfigurationFault
 from shared.database import SqliteError, StoreLock
 
@@ -53,10 +48,10 @@ def _check(path: Path) -> tuple[str, Findings]:
     try:
         lock = StoreLock(path.parent)
     except ConfigurationFault:  # the adapter runs
-        with _bar() as progress:
+        with progress_bar() as progress:
             return _PAGES, check_pages(path, progress)
     try:
-        with _bar() as progress:
+        with progress_bar() as progress:
             return _EVERYTHING, check_everything(path, progress)
     finally:
         lock.release()
@@ -83,17 +78,3 @@ def _tell(path: Path, scope: str, findings: Findings, *, as_json: bool) -> None:
         print(f"page checksums are {findings.checksums}")
     if scope == _PAGES:
         print("the adapter runs, so only the pages of the file were checked; stop it to check everything")
-
-
-@contextmanager
-def _bar() -> Iterator[Progress]:
-    """A bar on standard error, where that is a terminal."""
-    tasks: dict[str, TaskID] = {}
-    with Bar(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-
-        def progress(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)
-
-        yield progress

@@ -1,7 +1,7 @@
 """The exit statuses of every verb, in one place, and how a verb ends with one.
 
 0    done; for `status`: everything is ready; for `doctor`: no fault;
-     for `check`: the store is whole
+     for `check` and `repair`: the store is whole
 1    it failed, or was refused: the words on stderr say what and what to do next; for `status`: not all is ready;
      without words, when nobody reads the output any more (`| head`)
 2    wrong use of the command line

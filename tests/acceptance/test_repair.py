@@ -1,0 +1,95 @@
+"""A real adapter repairs its store by itself, also when it is killed while it does so."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.database import library_checksums
+from tests.support.census import Census, take_census
+from tests.support.deployment import Deployment, health, until
+from tests.support.link_client import LinkClient
+from tests.support.store_hand import reading
+
+PAGE = 8192
+BATCHES, BATCH = 16, 50
+STAGES = ("repairing/damaged.db", "repairing/new.db")
+BY_THE_ADAPTER = ("@human-governor", "platform")
+
+pytestmark = pytest.mark.skipif(library_checksums() != "on", reason=library_checksums())
+
+
+async def fill(deployment: Deployment) -> None:
+    """Some megabytes of messages, and the end of the adapter in peace."""
+    adapter = await deployment.start_adapter()
+    async with LinkClient(deployment.config.adapter_socket, deployment.keyring("pm")) as pm:
+        for batch in range(BATCHES):
+            to = "@qa" if batch % 2 else "product"
+            texts = [{"n": [batch, n], "text": "x" * 1_800} for n in range(BATCH)]
+            outcomes = await pm.submit(*(pm.envelope(to, payload=each) for each in texts))
+            assert {outcome["code"] for outcome in outcomes} == {201}
+    await adapter.stop()
+
+
+def break_index(path: Path) -> bytes:
+    """Overwrite a page of an index, which each start and each send needs; what the file holds then."""
+    with reading(path) as db:
+        (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'messages_by_sequence'").fetchone()
+    with path.open("r+b") as file:
+        file.seek((root - 1) * PAGE)
+        file.write(b"\x05" * PAGE)
+    return path.read_bytes()
+
+
+def of_agents(census: Census) -> Census:
+    """Without what the adapter itself has said meanwhile."""
+    return Census(
+        {place: envelope for place, envelope in census.messages.items() if place[0] not in BY_THE_ADAPTER},
+        {place: state for place, state in census.deliveries.items() if place[0] not in BY_THE_ADAPTER},
+    )
+
+
+async def test_killed_while_it_repairs(short_folder: Path) -> None:
+    """At each stage: `/health` answers meanwhile and says how far it is, no byte of the damaged file changes, the next
+    start begins anew, and in the end all is there; the Human Governor is told."""
+    limits, rates = {"queue_max": 5_000, "store_probe_seconds": 0.1}, {"normal": (100_000, 100_000)}
+    async with Deployment(short_folder, limits, rates=rates) as deployment:
+        await fill(deployment)
+        path = deployment.config.adapter_store
+        before, damaged = take_census(path), break_index(path)
+        reports: list[dict[str, Any]] = []
+        for stage in STAGES:
+            adapter = await deployment.start_adapter(wait=False)
+            await until((path.parent / stage).exists, stage)
+            began = time.monotonic()
+            status, report = await health(deployment.config.adapter_socket)
+            assert time.monotonic() - began < 1.0
+            assert status in {0, 503}
+            reports.append(report)
+            adapter.kill9()
+            assert path.read_bytes() == damaged
+        assert any((report.get("repair") or {}).get("doing") for report in reports)
+        adapter = await deployment.start_adapter()
+        async with LinkClient(deployment.config.adapter_socket, deployment.keyring("pm")) as pm:
+            (outcome,) = await pm.submit(pm.envelope("@qa"))
+            assert outcome["code"] == 201
+        await until(lambda: "alert.store/1" in told_to_the_governor(path), "the alarm")
+        await adapter.stop()
+        after = take_census(path)
+        assert len(after.messages) > len(before.messages)
+        del after.deliveries["@qa", outcome["answer"]["channel_sequence_id"], "qa"]
+        assert list(of_agents(before).faults_of(of_agents(after))) == []
+        (kept,) = (path.parent / "kept").iterdir()
+        assert (kept / "store.db").read_bytes() == damaged
+        assert not path.with_name("repairing").exists()
+
+
+def told_to_the_governor(path: Path) -> str:
+    """All that stands in the inbox."""
+    with reading(path) as db:
+        rows = db.execute(
+            "SELECT m.envelope FROM messages AS m JOIN channels AS c ON c.id = m.channel_id "
+            "WHERE c.name = '@human-governor'"
+        )
+        return " ".join(bytes(envelope).decode() for (envelope,) in rows)
