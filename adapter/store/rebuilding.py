@@ -17,7 +17,7 @@ from adapter.store.full_check import check_everything
 from adapter.store.proof import is_proven
 from adapter.store.queries import MIGRATIONS, REPAIR_SQL, SCHEMA, SQL
 from adapter.store.rebuilt_deliveries import Deliveries
-from adapter.store.rebuilt_rows import counted_messages, insert_rows, table_columns
+from adapter.store.rebuilt_rows import counted_messages, insert_rows, statement, table_columns
 from adapter.store.salvage import Row, Salvage, Step
 from shared.database import QUIET_STORE, Damage, open_database
 from shared.database.backup import connect_copy
@@ -34,8 +34,6 @@ _RENEWED: Final = ("proofs", "tallies", "last_seen", "announced")
 """Small tables that the backup's state, or none, is good enough for: alarms are told again, and agents seen again."""
 
 _MISSING: Final = ("missing_sequences", "missing_ends")
-_COUNTERS: Final = "SELECT id, last_sequence, last_message_id FROM channels ORDER BY id"
-_ENDS: Final = "SELECT name, last_sequence FROM channels ORDER BY id"
 _ROWS_AT_ONCE: Final = 500
 
 _UNSEEN_MAX: Final = 2**21
@@ -152,17 +150,17 @@ class _Rebuilding:
         ranges = lost_ranges(missing, self._holes.beyond(accounted))
         if self._holes.open is not None:
             target.executemany(SQL["insert_channel"], [(name,) for name in self._channels])
-            ranges += [LostRange(name, last + 1, None) for name, last in target.execute(_ENDS)]
+            ranges += [LostRange(name, last + 1, None) for name, last in target.execute(REPAIR_SQL["ends"])]
             target.execute(REPAIR_SQL["jump"], {"numbers": max(0, self._seen - counted) + _UNSEEN_MAX})
         losses = Losses(ranges, [*self._others, *deliveries.doubts])
-        (messages,) = target.execute("SELECT count(*) FROM messages").fetchone()
+        (messages,) = target.execute(REPAIR_SQL["count_messages"]).fetchone()
         return Rebuilt(losses, messages, self._from_backup, deliveries.redelivered)
 
     def _copy_table(self, name: str) -> None:
         columns = self._columns[name]
         rows = self._salvage.table(name, columns)
         if rows is None:
-            kept = self._backup.execute(f"SELECT {columns} FROM {name}").fetchall()  # noqa: S608 - our own names
+            kept = self._backup.execute(statement("all_rows", name, columns)).fetchall()
             rows = self._salvage.unverified_table(name, columns) if self._salvage.in_order else None
             rows = kept if rows is None else rows
             if name in _NEEDED and (not kept or [*map(tuple, kept)] != [*map(tuple, rows)]):
@@ -203,7 +201,7 @@ class _Rebuilding:
         """Look elsewhere for messages that could not be read: at their digests, and in the backup."""
         agents, channels = self._names("agents"), self._names("channels")
         columns = self._columns["messages"]
-        from_backup = f"SELECT {columns} FROM messages WHERE id = ?"  # noqa: S608 - our own names
+        from_backup = statement("rows_of", "messages", columns)
         for count, number in enumerate(numbers):
             if count % _ROWS_AT_ONCE == 0:
                 self._step("holes", count, len(numbers))
@@ -218,13 +216,13 @@ class _Rebuilding:
                 self._insert("messages", [row])
 
     def _raise_counters(self) -> None:
-        before = self._target.execute(_COUNTERS).fetchall()
+        before = self._target.execute(REPAIR_SQL["counters"]).fetchall()
         self._target.execute(REPAIR_SQL["raise_counters"])
-        if self._target.execute(_COUNTERS).fetchall() != before:
+        if self._target.execute(REPAIR_SQL["counters"]).fetchall() != before:
             self._others.append("counters that were behind what they count: what else was not written is not known")
 
     def _names(self, table: str) -> dict[int, str]:
-        return dict(self._target.execute(f"SELECT id, name FROM {table}").fetchall())  # noqa: S608 - our own names
+        return {number: name for number, name, *_ in self._target.execute(SQL[table])}
 
     def _insert(self, name: str, rows: Sequence[Row]) -> None:
         insert_rows(self._target, name, self._columns[name], rows)

@@ -15,8 +15,8 @@ from adapter.core.loss import Holes
 from adapter.core.membership import Standing
 from adapter.core.routing import Topology
 from adapter.store.proof import delivery_constants
-from adapter.store.queries import REPAIR_SQL
-from adapter.store.rebuilt_rows import insert_rows, table_columns
+from adapter.store.queries import REPAIR_SQL, SQL
+from adapter.store.rebuilt_rows import insert_rows, statement, table_columns
 from adapter.store.salvage import Row, Salvage, Step
 from adapter.store.topologies import read_topologies_that_count
 from shared.limits import PROCESSED_SECONDS_MIN
@@ -49,7 +49,7 @@ class Deliveries:
 
     def copy(self, last: int, now_us: int) -> None:
         """Take over what can be read, and make up for what cannot. The messages are there already."""
-        self._names = dict(self._target.execute("SELECT id, name FROM agents").fetchall())
+        self._names = dict(self._target.execute(SQL["agents"]).fetchall())
         self._members = current_members(self._target)
         holes = Holes()
         self._copy("deliveries", last, holes)
@@ -159,13 +159,12 @@ class Deliveries:
             found = [agent for (agent,) in self._target.execute(REPAIR_SQL[name], (channel_id, sequence))]
             if found:
                 return found
-        (channel,) = self._target.execute("SELECT name FROM channels WHERE id = ?", (channel_id,)).fetchone()
+        (channel,) = self._target.execute(REPAIR_SQL["channel_name"], (channel_id,)).fetchone()
         members = self._members.get(channel, ())
         return [number for number, name in self._names.items() if name in members]
 
     def _of_backup(self, table: str, number: int) -> list[Row]:
-        statement = f"SELECT {self._columns[table]} FROM {table} WHERE message_id = ?"  # noqa: S608 - our own names
-        return self._backup.execute(statement, (number,)).fetchall()
+        return self._backup.execute(statement("rows_of", table, self._columns[table]), (number,)).fetchall()
 
     def _insert(self, table: str, rows: Sequence[Any]) -> None:
         insert_rows(self._target, table, self._columns[table], rows)

@@ -2,9 +2,18 @@
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from adapter.store.queries import SQL
+from adapter.store.queries import REPAIR_SQL, SQL
+
+KEYED: Final = {"messages": "id", "deliveries": "message_id", "dead_letters": "message_id"}
+"""The large tables, and the number of a message in each, by which their rows are found."""
+
+
+def statement(name: str, table: str, columns: str = "") -> str:
+    """A statement of `repair.sql` over this table and these columns, which are names of the schema."""
+    marks = ", ".join("?" * (columns.count(",") + 1))
+    return REPAIR_SQL[name].format(table=table, key=KEYED.get(table, ""), columns=columns, marks=marks)
 
 
 def table_columns(connection: sqlite3.Connection, table: str) -> str:
@@ -16,9 +25,7 @@ def insert_rows(connection: sqlite3.Connection, table: str, columns: str, rows: 
     """Add rows whose values stand in the order of `columns`; one that is there already, as a page that stands in the
     place of another gives it, stays."""
     if rows:
-        marks = ", ".join("?" * (columns.count(",") + 1))
-        statement = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608 - the schema's own names
-        connection.executemany(statement, [tuple(row) for row in rows])
+        connection.executemany(statement("insert_row", table, columns), [tuple(row) for row in rows])
 
 
 def counted_messages(connection: sqlite3.Connection) -> int:

@@ -1,5 +1,40 @@
 -- What the repair asks of the store that it builds (adapter/store/rebuilding.py), by name: "-- name: x" begins one.
 
+-- Where {table}, {key}, {columns} and {marks} stand, rebuilt_rows.py puts names of the schema.
+
+-- name: all_rows
+SELECT {columns} FROM {table}
+
+-- name: newest_number
+SELECT max({key}) FROM {table}
+
+-- name: rows_after
+SELECT {columns} FROM {table} WHERE {key} > ? ORDER BY {key}
+
+-- name: rows_of
+SELECT {columns} FROM {table} WHERE {key} = ?
+
+-- name: insert_row
+INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})
+
+-- name: counters
+SELECT id, last_sequence, last_message_id FROM channels ORDER BY id
+
+-- name: sum_of_counters
+SELECT sum(last_sequence) FROM channels
+
+-- name: ends
+SELECT name, last_sequence FROM channels ORDER BY id
+
+-- name: count_messages
+SELECT count(*) FROM messages
+
+-- name: schema_rows
+SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name
+
+-- name: channel_name
+SELECT name FROM channels WHERE id = ?
+
 -- name: missing_sequences
 SELECT c.name, m.before + 1, m.sequence - 1, m.before_id, m.id
 FROM (

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from adapter.core.loss import Holes
 from adapter.store.queries import MIGRATIONS, REPAIR_SQL, SCHEMA
+from adapter.store.rebuilt_rows import KEYED, statement
 from shared.database import Damage, SqliteError, is_damage, library_checksums, read_missing
 from shared.database.checksums import damaged_pages
 from shared.database.library import LIBRARY
@@ -33,11 +34,6 @@ _PAGES_NAMED_MAX: Final = 10
 _CHUNK_BYTES: Final = 1024 * 1024
 _CHECK_OPERATIONS: Final = 100_000
 """Of SQLite's machine, some hundredths of a second, between two looks whether a check is to go on."""
-_COUNTERS: Final = "SELECT sum(last_sequence) FROM channels"
-
-
-KEYED: Final = {"messages": "id", "deliveries": "message_id", "dead_letters": "message_id"}
-"""The large tables, and the number of a message in each, by which their rows are found."""
 
 
 def copy_files(store: Path, folder: Path, step: Step) -> Path:
@@ -76,7 +72,7 @@ class Salvage:
         self.verifies = _answer(self._strict, "PRAGMA checksum_verification") == "1"
         log = copy.with_name(copy.name + "-wal")
         is_gone = self.lost_commits is not None and (not log.exists() or log.stat().st_size == 0)
-        counters = [_answer(each, _COUNTERS) for each in (self._strict, self._lax)]
+        counters = [_answer(each, REPAIR_SQL["sum_of_counters"]) for each in (self._strict, self._lax)]
         self.foreign = is_gone and self.in_order and counters[0] is None and counters[1] is not None
         if self.foreign:
             self.lost_commits = None
@@ -101,22 +97,22 @@ class Salvage:
 
     def table(self, name: str, columns: str) -> list[Row] | None:
         """All rows of a small table, or `None` where they cannot all be read."""
-        return _rows(self._reading, f"SELECT {columns} FROM {name}")  # noqa: S608 - our own names
+        return _rows(self._reading, statement("all_rows", name, columns))
 
     def unverified_table(self, name: str, columns: str) -> list[Row] | None:
         """The same, for a caller that knows what they should be."""
-        return _rows(self._lax, f"SELECT {columns} FROM {name}")  # noqa: S608 - our own names
+        return _rows(self._lax, statement("all_rows", name, columns))
 
     def newest(self, name: str) -> int:
         """The largest number in a large table, as far as that can be read."""
-        return _answer(self._reading, f"SELECT max({KEYED[name]}) FROM {name}") or 0  # noqa: S608 - our own names
+        return _answer(self._reading, statement("newest_number", name)) or 0
 
     def groups(self, name: str, columns: str, last: int, holes: Holes) -> Iterator[tuple[int, list[Row]]]:
         """Rows of a large table by the number of their message, all of one together; `last` is the newest there can
         be. What could not be read is in `holes`.
         """
         key = KEYED[name]
-        following = f"SELECT {columns} FROM {name} WHERE {key} > ? ORDER BY {key}"  # noqa: S608 - our own names
+        following = statement("rows_after", name, columns)
         at = 0
         while True:
             try:
@@ -128,7 +124,7 @@ class Salvage:
             except SqliteError as error:
                 if not _proves(error):
                     raise
-            found = self._skip(f"SELECT {columns} FROM {name} WHERE {key} = ?", at, last, holes)  # noqa: S608
+            found = self._skip(statement("rows_of", name, columns), at, last, holes)
             if found is None:
                 return
             at, rows_there = found
@@ -159,8 +155,7 @@ class Salvage:
 
     def unverified(self, name: str, columns: str, number: int) -> list[Row]:
         """Rows of a large table by the number of a message, of whatever page, for a caller that can tell."""
-        question = f"SELECT {columns} FROM {name} WHERE {KEYED[name]} = {number}"  # noqa: S608 - our own names
-        return _rows(self._lax, question) or []
+        return _rows(self._lax, statement("rows_of", name, columns), (number,)) or []
 
 
 def _connect(copy: Path, *, verify: bool) -> sqlite3.Connection:
@@ -184,7 +179,7 @@ def _is_over(step: Step) -> bool:
 
 
 def _schema(connection: sqlite3.Connection) -> list[Any] | None:
-    rows = _rows(connection, "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name")
+    rows = _rows(connection, REPAIR_SQL["schema_rows"])
     return None if rows is None else [tuple(row) for row in rows]
 
 
@@ -194,10 +189,10 @@ def _our_schema() -> list[Any] | None:
         return _schema(empty)
 
 
-def _rows(connection: sqlite3.Connection, question: str) -> list[Row] | None:
+def _rows(connection: sqlite3.Connection, question: str, given: tuple[int, ...] = ()) -> list[Row] | None:
     """All that is asked for, or `None` where the copy is at fault."""
     try:
-        return connection.execute(question).fetchall()
+        return connection.execute(question, given).fetchall()
     except SqliteError as error:
         if not _proves(error):
             raise

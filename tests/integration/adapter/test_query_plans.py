@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapter.store import queries, rows
-from adapter.store.queries import SCHEMA, SQL
+from adapter.store.queries import REPAIR_SQL, SCHEMA, SQL
 from shared.database import Database, open_database
 from tests.support.query_plans import indexes_of, own_indexes, plan, statements_in, walks
 
@@ -144,7 +144,8 @@ def test_every_statement_stands_in_the_file_under_a_name_of_its_own() -> None:
     """So that none escapes this examination: no Python file of the store holds one, and no name hides another."""
     folder = Path(queries.__file__).parent
     assert list(statements_in(folder)) == []
-    assert list(SQL) == re.findall(r"^-- name: (\w+)$", folder.joinpath("queries.sql").read_text(), re.MULTILINE)
+    for loaded, name in ((SQL, "queries.sql"), (REPAIR_SQL, "repair.sql")):
+        assert list(loaded) == re.findall(r"^-- name: (\w+)$", folder.joinpath(name).read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", ["last_accepted_at", "live_deliveries", "newest_sequences", "orphaned_deliveries"])
