@@ -1,10 +1,8 @@
 """A damaged store is served again with every message that was acknowledged, or it is refused: nothing in between."""
 
 import asyncio
-import contextlib
 import random
 import shutil
-import sqlite3
 import subprocess
 import sys
 
@@ -12,17 +10,14 @@ import pytest
 
 from adapter.broker import Broker
 from adapter.core.commands import Ack, Nack
-from adapter.store import engine, repairing
+from adapter.store import engine
 from adapter.store.engine import Store
 from adapter.store.full_check import check_everything
 from adapter.store.ladder import Ladder
-from adapter.store.repairing import NoRoomError, prepare_repair
 from adapter.store.replacing import KEPT
-from adapter.store.witness import witness_path
 from shared.clock import Clock
-from shared.database import QUIET_STORE, Damage, library_checksums, page_file, write_backup
+from shared.database import QUIET_STORE, library_checksums, page_file, write_backup
 from shared.database.checksums import damaged_pages
-from shared.database.library import LIBRARY
 from tests.support.census import take_census
 from tests.support.clock import SettableClock
 from tests.support.factories import claim, membership, policy, send
@@ -221,7 +216,7 @@ async def test_any_damage_of_a_page(filled, harm_page):
     assert served >= (5 if harm_page is one_bit else 1)
 
 
-def _index_page(path):
+def index_page(path):
     """A page of the index by sequence."""
     with reading(path) as db:
         (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'messages_by_sequence'").fetchone()
@@ -230,7 +225,7 @@ def _index_page(path):
 
 async def test_an_index_that_is_all_zeros(filled):
     """It is made anew. Zeros have the checksum of zeros, so that it is SQLite that notices."""
-    start, content = _index_page(filled), bytearray(filled.read_bytes())
+    start, content = index_page(filled), bytearray(filled.read_bytes())
     before = take_census(filled)
     content[start : start + PAGE] = bytes(PAGE)
     filled.write_bytes(content)
@@ -320,7 +315,7 @@ async def test_while_it_runs(filled):
     await store.open()
     broker = Broker(store, Clock())
     await broker.ask(send(payload={"n": "before"}))
-    harm(filled, _index_page(filled) + 4_000)
+    harm(filled, index_page(filled) + 4_000)
     while store.fault is None:
         await store.integrity.scan(1)
     await store._reopening
@@ -335,85 +330,10 @@ async def test_not_twice_in_a_day(filled):
     """The second time it is refused, until a day has passed or a human has done it."""
     clock = SettableClock()
     for _ in range(2):
-        harm(filled, _index_page(filled) + 4_000)
+        harm(filled, index_page(filled) + 4_000)
         fault, (end,) = await outcome(filled, clock=clock)
         clock.advance(3_600)
     assert "repaired less than a day ago" in fault
     assert end.kept is None
     clock.advance(86_400)
     assert (await outcome(filled, clock=clock))[0] is None
-
-
-@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), sqlite3.OperationalError("database is locked")])
-async def test_errors_that_prove_nothing(filled, monkeypatch, error):
-    """They end the attempt with their words; nothing is changed and nothing left."""
-
-    def fail(*_):
-        raise error
-
-    monkeypatch.setattr(repairing, "copy_files", fail)
-    harm(filled, _index_page(filled) + 4_000)
-    content = filled.read_bytes()
-    fault, (end,) = await outcome(filled)
-    assert str(error) in fault
-    assert end.kept is None
-    assert filled.read_bytes() == content
-    assert not filled.with_name("repairing").exists()
-
-
-async def test_busy_is_no_damage(filled, monkeypatch):
-    """Nothing but proof starts a repair."""
-    asked = []
-    monkeypatch.setattr(repairing, "copy_files", asked.append)
-    store = new_store(filled)
-    await store.open()
-    store._fail(LIBRARY.OperationalError("database is locked"))
-    await store._reopening
-    assert store.fault is None
-    await store.close()
-    assert asked == []
-
-
-def test_a_disk_with_too_little_room(filled, monkeypatch):
-    """Nothing is written, and it is said how much is needed."""
-
-    class Full:
-        f_bavail, f_frsize = 1, 4096
-
-    monkeypatch.setattr(repairing.os, "statvfs", lambda _: Full)
-    with pytest.raises(NoRoomError, match="MiB free in"):
-        prepare_repair(filled, None, 0, lambda *_: None)
-    assert not filled.with_name("repairing").exists()
-
-
-async def test_a_repair_that_is_given_up_leaves_nothing(filled):
-    """At each of its steps: the store is as it was, and its closing does not wait for the end of the repair."""
-    harm(filled, _index_page(filled) + 4_000)
-    content, steps = filled.read_bytes(), 1
-    fatal = 0
-    while fatal < steps:
-        count = 0
-
-        def step(*_, at=fatal):
-            nonlocal count
-            count += 1
-            if count > at:
-                raise asyncio.CancelledError
-
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.to_thread(prepare_repair, filled, None, 0, step)
-            break
-        steps, fatal = fatal + 2, fatal + 1
-        assert not filled.with_name("repairing").exists()
-        assert filled.read_bytes() == content
-    assert fatal > 5
-
-
-def test_a_store_that_is_gone_is_for_restore(tmp_path):
-    """There is nothing to read."""
-    path = tmp_path / "store.db"
-    witness_path(path).write_text("{}")
-    for _ in range(2):
-        with pytest.raises(Damage, match="multiclaw restore"):
-            prepare_repair(path, None, 0, lambda *_: None)
-        path.touch()
