@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator
+from functools import partial
 
 from aiohttp import web
 
@@ -27,6 +28,7 @@ from adapter.http.submit import Submit
 from adapter.http.surface import backup_routes, inbox_routes, routes
 from adapter.http.topology import TopologyVersions
 from adapter.notifier import Notifier
+from adapter.store.backups import newest_verified
 from adapter.store.engine import Store
 from adapter.store.ladder import Ladder
 from adapter.store_watch import StoreWatch
@@ -64,6 +66,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         broker, ways = Broker(store, clock), ways_of(config.escalation, journal)
         watch = StoreWatch(broker, journal, ways, clock)
         store.ladder = Ladder(config.adapter_store, clock)
+        store.ladder.newest_backup = partial(newest_verified, config.backup_folder)
         store.ladder.on_end, store.on_damage = watch.ended, watch.damaged
         await stack.enter_async_context(watch.running())
         await store.start()

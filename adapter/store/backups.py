@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import sqlite3
@@ -17,6 +18,7 @@ from shared.database import (
     PARTIAL_SUFFIX,
     Damage,
     Rest,
+    SqliteError,
     open_reader,
     read_missing,
     refuse_copy,
@@ -25,6 +27,8 @@ from shared.database import (
     write_copy,
 )
 from shared.times import MICROSECONDS
+
+_log = logging.getLogger(__name__)
 
 _PARTIAL: Final = f"store{PARTIAL_SUFFIX}"
 
@@ -40,7 +44,7 @@ Progress = Callable[[int, int], None]
 
 
 class NoRoomError(Exception):
-    """The disk has too little room for a copy; nothing was written."""
+    """The disk has too little room for a copy or a repair; nothing was written."""
 
 
 def list_backups(folder: Path) -> list[Backup]:
@@ -50,6 +54,19 @@ def list_backups(folder: Path) -> list[Backup]:
     except FileNotFoundError:
         return []
     return sorted(filter(None, map(parse_name, names)), reverse=True)
+
+
+def newest_verified(folder: Path) -> Path | None:
+    """The newest one that verifies now; reads it whole. Raises `OSError`."""
+    for backup in list_backups(folder):
+        path = folder / backup.name
+        try:
+            verify_backup(path)
+        except (Damage, SqliteError) as error:
+            _log.warning("backup-unfit: %s: %s", path, error)
+        else:
+            return path
+    return None
 
 
 def remove_partials(folder: Path) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from adapter.store.backups import NoRoomError
 from adapter.store.repairing import (
-    NoRoomError,
     Prepared,
     discard_repair,
     finish_repair,

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from adapter.store.backups import NoRoomError
 from adapter.store.rebuilding import Known, Rebuilt, rebuild
 from adapter.store.replacing import KEPT, replace_store
 from adapter.store.salvage import Salvage, Step, copy_files
@@ -28,10 +29,6 @@ _ROOM_BYTES: Final = 64 * 1024 * 1024
 _AGAIN_AFTER: Final = timedelta(days=1)
 """A store that is damaged again so soon stands on a disk or a memory that is not sound: repairing would go on for ever
 and wear it down, and each time might be the one that fails."""
-
-
-class NoRoomError(Exception):
-    """The disk has too little room for a repair; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from adapter.core.routing import Topology
+from adapter.store.backups import NoRoomError, newest_verified
 from adapter.store.full_check import check_everything
-from adapter.store.repairing import NoRoomError, discard_repair, finish_repair, prepare_repair
+from adapter.store.repairing import discard_repair, finish_repair, prepare_repair
 from adapter.store.replacing import finish_replacement
 from multiclaw.cli.exits import CONFIGURATION, FAILED, UNAVAILABLE, Exit
 from multiclaw.cli.options import CONFIG_DEFAULT, AsJson, ConfigPath, load_config
@@ -48,7 +49,7 @@ def repair(
     except ConfigurationFault as fault:
         raise Exit(FAILED, f"{fault}; an adapter repairs by itself what it can repair without loss") from fault
     try:
-        document = _repair(path, channels, dry_run=dry_run, accept_loss=accept_loss)
+        document = _repair(path, loaded.backup_folder, channels, dry_run=dry_run, accept_loss=accept_loss)
     except ConfigurationFault as fault:
         raise Exit(CONFIGURATION, f"{path}: {fault}") from fault
     except Damage as damage:
@@ -61,14 +62,16 @@ def repair(
     raise typer.Exit(0 if document["whole"] else FAILED)
 
 
-def _repair(path: Path, channels: Collection[str], *, dry_run: bool, accept_loss: bool) -> dict[str, Any]:
+def _repair(
+    path: Path, backups: Path, channels: Collection[str], *, dry_run: bool, accept_loss: bool
+) -> dict[str, Any]:
     finish_replacement(path)  # of a repair that was killed
     with progress_bar() as progress:
         faults = check_everything(path, progress).faults if path.exists() else []
         if path.exists() and not faults:
             return {"store": str(path), "whole": True, "faults": [], "kept": None}
         now_us = time.time_ns() // 1_000
-        prepared = prepare_repair(path, None, now_us, progress, channels)
+        prepared = prepare_repair(path, newest_verified(backups), now_us, progress, channels)
     document = {"store": str(path), "whole": False, "faults": faults, **prepared.document(), "kept": None}
     if dry_run or not (accept_loss or prepared.rebuilt.losses.nothing):
         discard_repair(path)

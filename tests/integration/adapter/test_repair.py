@@ -11,12 +11,13 @@ import pytest
 from adapter.broker import Broker
 from adapter.core.commands import Ack, Nack
 from adapter.store import engine
+from adapter.store.backups import back_up_stopped, newest_verified
 from adapter.store.engine import Store
 from adapter.store.full_check import check_everything
 from adapter.store.ladder import Ladder
 from adapter.store.replacing import KEPT
 from shared.clock import Clock
-from shared.database import QUIET_STORE, library_checksums, page_file, write_backup
+from shared.database import QUIET_STORE, library_checksums, page_file
 from shared.database.checksums import damaged_pages
 from tests.support.census import take_census
 from tests.support.clock import SettableClock
@@ -109,13 +110,10 @@ async def outcome(path, *, backup=None, clock=None):
 
 
 async def backed_up(path):
-    """A verified copy of it as it is now."""
-    target = path.parent.parent / "backup.db"
-    store = new_store(path)
-    await store.open()
-    await store._writer.run(lambda connection: write_backup(connection, target))
-    await store.close()
-    return target
+    """A verified backup of it as it is now."""
+    folder = path.parent.parent / "backups"
+    await asyncio.to_thread(back_up_stopped, path, folder, Clock().wall_us(), lambda *_: None)
+    return newest_verified(folder)
 
 
 async def repaired(path, **options):

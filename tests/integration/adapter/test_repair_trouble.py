@@ -7,7 +7,8 @@ import sqlite3
 import pytest
 
 from adapter.store import engine, repairing
-from adapter.store.repairing import NoRoomError, prepare_repair
+from adapter.store.backups import NoRoomError
+from adapter.store.repairing import prepare_repair
 from adapter.store.witness import witness_path
 from shared.database import QUIET_STORE, Damage, library_checksums
 from shared.database.library import LIBRARY
