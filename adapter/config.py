@@ -8,8 +8,9 @@ from adapter.core.policy import EscalationLimits, Policy
 from adapter.core.rates import Rate
 from adapter.core.retention import Ages, RetentionPolicy
 from adapter.core.retry import RetryPolicy
-from shared.config import Config, Days, Retention
+from shared.config import Config
 from shared.escalation import Escalation
+from shared.retention import Days, Retention
 from shared.times import MICROSECONDS
 
 
