@@ -58,7 +58,7 @@ async def watching(config: Config, wish: Wish, show: Callable[[Alarm], None]) ->
         await stack.enter_async_context(
             _running([watcher.follow_journal(reader), watcher.follow_files(folders_of(config, by_systemd=managed))])
         )
-        await stack.enter_async_context(announced(lambda: _standing(watcher, outbox)))
+        await stack.enter_async_context(announced(_Standing(watcher).look))
         yield watcher
 
 
@@ -90,6 +90,16 @@ async def _running(works: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[
         await asyncio.wait(tasks)
 
 
-async def _standing(watcher: Watcher, outbox: Outbox | None) -> Standing:
-    """Not ready until the tail has begun. A journal that cannot be read is waited for: its trouble may be the alarm."""
-    return Standing(None if watcher.begun.is_set() or outbox is None else watcher.trouble)
+class _Standing:
+    """Ready once the tail has begun, also in a trouble that lasts: it may be what an alarm waits to tell."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._was_ready = False
+
+    async def look(self) -> Standing:
+        """For systemd."""
+        if self._watcher.begun.is_set() and not self._was_ready:
+            self._was_ready = True
+            return Standing()
+        return Standing(self._watcher.trouble)

@@ -129,7 +129,8 @@ class JournalReader:
         reader = asynchronous(executor=_Here())
         await reader.open(modes.LOCAL_ONLY)
         reader.data_threshold = _FIELD_BYTES_MAX
-        _ = reader.fd  # from now on changes are noticed
+        if message_ids:
+            _ = reader.fd  # from now on changes are noticed
         rules = None
         for message_id in message_ids:
             one = rule("MESSAGE_ID", message_id)

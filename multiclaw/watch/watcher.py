@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from multiclaw.watch.core.alarm import Alarm
 from multiclaw.watch.core.delivery import retry_seconds
+from multiclaw.watch.core.entry import JournalEntry
 from multiclaw.watch.core.trust import Ignored, Trust, judge_line
 from multiclaw.watch.emergency_files import Folder
 from multiclaw.watch.journal_reader import JournalReader, JournalTrouble
@@ -35,6 +36,7 @@ _WAIT_SECONDS: Final = 2.0
 _PLACE_SECONDS: Final = 300.0
 """How often the place is moved on while nothing of ours is written, so that vacuuming what is old looks like no gap."""
 
+_LONG_AGO: Final = -(2**62)
 _NEWS_SECONDS: Final = 0.1
 _TROUBLE_SHARE: Final = 0.1
 """The journal is tried again ten times as often as a way to tell: after 0.1 s, and up to 6 s."""
@@ -83,11 +85,14 @@ class Watcher:
                     self.trouble, failures = None, 0
                     await reader.wait(_WAIT_SECONDS)
             except (JournalTrouble, OSError) as error:
-                failures += 1
                 self.trouble = str(error)
-                _log.warning("journal-trouble: %d times in a row: %s", failures, error)
-                self._begin(_JOURNAL)
-                await asyncio.sleep(retry_seconds(failures) * _TROUBLE_SHARE)
+                _log.warning("journal-trouble: %s", error)
+            except Exception as error:  # a fault of ours must not end the tail, and nobody notice
+                self.trouble = f"{type(error).__name__}: {error}"
+                _log.exception("journal-trouble")
+            failures += 1
+            self._begin(_JOURNAL)
+            await asyncio.sleep(retry_seconds(failures) * _TROUBLE_SHARE)
 
     async def follow_files(self, folders: Sequence[Folder]) -> None:
         """Look at the processes' own files until cancelled."""
@@ -97,9 +102,9 @@ class Watcher:
                 try:
                     await self._look(folder)
                     told.pop(folder.path, None)
-                except OSError as error:
+                except Exception as error:  # also a fault of ours: the next folder is looked at
                     if told.get(folder.path) != str(error):
-                        _log.warning("emergencies-unreadable: %s", error)
+                        _log.warning("emergencies-unreadable: %s", error, exc_info=not isinstance(error, OSError))
                         told[folder.path] = str(error)
             self._begin(_FILES)
             await asyncio.sleep(_FILES_SECONDS)
@@ -115,6 +120,7 @@ class Watcher:
         elif resumption.gap:
             details = {"last_seen": iso(last.time_us), "goes_on": resumption.begin}
             await self._record(WATCH_GAP, f"entries after {iso(last.time_us)} may have been removed unseen", details)
+            self._place_us = _LONG_AGO  # the next look moves the place to where it can be found again
 
     async def _look_for_closed(self, reader: JournalReader) -> None:
         """Entries in a journal that is closed to us are not seen. A user by hand sees at least the own ones."""
@@ -132,7 +138,7 @@ class Watcher:
             newest = await reader.newest()  # before it is waited for and read: then all of ours up to it is taken
             await reader.wait(_NEWS_SECONDS)
         while entries := await reader.read(_BATCH_MAX):
-            await self._take([self._trust.judge(entry) for entry in entries])
+            await self._take([self._judged(entry) for entry in entries])
             self._progress.journal = entries[-1].place
             self._save()
             self._begin(_JOURNAL)
@@ -143,6 +149,14 @@ class Watcher:
         if newest is not None:
             self._progress.journal, self._place_us = newest, self._clock.steady_us()
             self._save()
+
+    def _judged(self, entry: JournalEntry) -> Alarm | Ignored | None:
+        """An entry that is more than we can make sense of is passed over: those after it must be read."""
+        try:
+            return self._trust.judge(entry)
+        except Exception:
+            _log.exception("entry-not-understood: %s", entry.place.cursor)
+            return Ignored("unreadable", "", "", "")
 
     async def _look(self, folder: Folder) -> None:
         progress, name = self._progress, str(folder.path)

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from multiclaw.watch import watcher as watcher_module
+from multiclaw.watch.core.trust import Trust
 from multiclaw.watch.spool import Spool
 from shared.clock import Clock
 from shared.emergency_file import EmergencyFile
@@ -89,7 +90,10 @@ async def test_what_is_vacuumed_is_told_of(watched):
     watched.written.vacuum(2)
     async with watched.watching():
         await until(lambda: watched.summaries() == ["help 1", "help 3"], "the kept one is told")
-        (event, details), *rest = watched.events()
+    async with watched.watching():
+        watched.written.write(entry(4))
+        await until(lambda: watched.summaries()[2:] == ["help 4"], "the next is told")
+    (event, details), *rest = watched.events()
     assert (event, details["goes_on"], rest) == ("watch-gap", "oldest", [])
 
 
@@ -131,6 +135,27 @@ async def test_forged_entries_are_ignored_and_reported_once(watched):
         ("watch-forged", "1007"),
         ("watch-forged", "1008"),
     ]
+
+
+async def test_what_nobody_understands_holds_nothing_up(watched, monkeypatch):
+    """A fault in judging an entry passes it over; one in reading is waited for, and told in the status."""
+    judge = Trust.judge
+
+    def faulty(self, one):
+        if one.place == entry(1).place:
+            raise KeyError("as the test wants it")
+        return judge(self, one)
+
+    monkeypatch.setattr(Trust, "judge", faulty)
+    async with watched.watching() as watcher:
+        watched.written.write(entry(1), entry(2))
+        await until(lambda: watched.summaries() == ["help 2"], "the next is told")
+        with monkeypatch.context() as patch:
+            patch.setattr(watched.written, "read", lambda _: 1 / 0)
+            watched.written.write(entry(3))
+            await until(lambda: "ZeroDivisionError" in (watcher.trouble or ""), "it says so")
+        await until(lambda: watched.summaries() == ["help 2", "help 3"], "it goes on")
+    assert watcher.counts.ignored == 1
 
 
 async def test_a_journal_that_is_closed_is_told_of_once(watched):
