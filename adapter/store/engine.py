@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from adapter.core.commands import Command, FileTaken, HandedOver, TakeFile
+from adapter.core.commands import Command, HandedOver, TakeFile
 from adapter.core.exchange import Exchange
-from adapter.core.membership import FileState
 from adapter.core.policy import Now, Policy
 from adapter.core.pruning import PruningFigures
 from adapter.core.routing import Topology
@@ -34,6 +33,7 @@ from adapter.store.queries import MIGRATIONS, SCHEMA, SQL
 from adapter.store.reads import on_snapshot
 from adapter.store.replacing import finish_replacement
 from adapter.store.startup import check_live_part
+from adapter.store.topologies import log_file_taken
 from adapter.store.transaction import SqliteTransaction, load_snapshot
 from shared.clock import Clock
 from shared.config import ConfigurationFault, Membership
@@ -44,6 +44,7 @@ from shared.database import (
     SqliteError,
     Verdict,
     describe_damage,
+    doubt,
     is_damage,
     open_database,
     open_reader,
@@ -68,18 +69,6 @@ def _nothing(*_: object) -> None:
 
 async def _told_nobody(_: str) -> None:
     """Before anybody is told of damage."""
-
-
-def _log_file_taken(taken: FileTaken) -> None:
-    version = taken.version.version
-    if taken.state is FileState.EDITED:
-        _log.info("topology-from-file: version %d is in force, and the file says so", version)
-    elif taken.state is FileState.BEHIND:
-        _log.warning(
-            "topology-unwritten: version %d was approved and is in force; the file says an earlier one. "
-            "Write it: multiclaw topology apply",
-            version,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +275,7 @@ class Store:
             exchange = Exchange(topology, snapshot, self._policy, self._now())
             if self._file is not None:
                 store = SqliteTransaction(connection, names)
-                _log_file_taken(exchange.apply([TakeFile(self._file)], store, self._now())[0])
+                log_file_taken(exchange.apply([TakeFile(self._file)], store, self._now())[0])
                 store.flush()
                 names = store.names
         self._last_message_id = exchange.last_message_id
@@ -337,8 +326,7 @@ class Store:
         self._exchange = None
         self.on_fault()
         if self._reopening is None or self._reopening.done():
-            mend = self._give_up(error) if self._damaged else self._reopen()
-            self._reopening = asyncio.get_running_loop().create_task(mend)
+            self._reopening = asyncio.get_running_loop().create_task(self._mend(error))
 
     def _distrust(self, error: Exception) -> None:
         """Somebody else has proof."""
@@ -349,6 +337,10 @@ class Store:
         self._damaged = is_damage(error)
         self.fault = f"{'damaged' if self._damaged else type(error).__name__}: {error}"
 
+    async def _mend(self, error: Exception) -> None:
+        if not await self._gave_up(error):
+            await self._reopen()
+
     async def _reopen(self) -> None:
         while not self._closing.is_set():
             try:
@@ -357,8 +349,7 @@ class Store:
             except Exception as error:
                 self._note(error)
                 _log.error("reopen-failed: %s", self.fault)
-                if self._damaged:
-                    await self._give_up(error)
+                if await self._gave_up(error):
                     return
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), _REOPEN_SECONDS)
@@ -366,17 +357,24 @@ class Store:
                 _log.warning("store-reopened")
                 return
 
-    async def _give_up(self, error: Exception) -> None:
+    async def _gave_up(self, error: Exception) -> bool:
+        """Whether the store is damaged, beyond the doubt that a failing disk leaves, and could not be repaired."""
+        if not self._damaged:
+            return False
         await self._close_connections()
-        self.fault = f"damaged: {await asyncio.to_thread(describe_damage, self._path, error)}"
-        _log.critical("store-damaged: %s", self.fault)
-        await self.on_damage(self.fault)
+        doubtful = await asyncio.to_thread(doubt, self._path, error)
+        if doubtful is not None:
+            self._damaged, self.fault = False, doubtful
+            return False
+        why = f"damaged: {await asyncio.to_thread(describe_damage, self._path, error)}"
+        self.fault = why
+        _log.critical("store-damaged: %s", why)
+        await self.on_damage(why)
         if self.ladder is not None:
-            why_not = await self.ladder.repair()
-            if why_not is None:
-                await self._reopen()
-            else:
-                self.fault = f"{self.fault}; {why_not}"
+            unrepaired = await self.ladder.repair()
+            self._damaged = unrepaired is not None
+            self.fault = f"{why}; {unrepaired or 'it is repaired, and is being opened'}"
+        return self._damaged
 
     async def _close_connections(self, *, settle: bool = False) -> None:
         await self.copying.closed()

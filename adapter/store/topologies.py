@@ -1,13 +1,17 @@
 """Versions of the topology as rows, and the reading units over them."""
 
+import logging
 import sqlite3
 
 import orjson
 
-from adapter.core.membership import Standing, TopologyVersion
+from adapter.core.commands import FileTaken
+from adapter.core.membership import FileState, Standing, TopologyVersion
 from adapter.store.queries import SQL
 from adapter.store.rows import Row
 from shared.config import Membership
+
+_log = logging.getLogger(__name__)
 
 
 def topology_row(version: TopologyVersion) -> Row:
@@ -62,3 +66,16 @@ def _version(row: Row) -> TopologyVersion:
         note=row[11],
         in_file=bool(row[12]),
     )
+
+
+def log_file_taken(taken: FileTaken) -> None:
+    """Say what became of the file that was found at a start."""
+    version = taken.version.version
+    if taken.state is FileState.EDITED:
+        _log.info("topology-from-file: version %d is in force, and the file says so", version)
+    elif taken.state is FileState.BEHIND:
+        _log.warning(
+            "topology-unwritten: version %d was approved and is in force; the file says an earlier one. "
+            "Write it: multiclaw topology apply",
+            version,
+        )

@@ -100,3 +100,28 @@ def test_a_store_that_is_gone_is_for_restore(tmp_path):
         with pytest.raises(Damage, match="multiclaw restore"):
             prepare_repair(path, None, 0, lambda *_: None)
         path.touch()
+
+
+async def test_a_disk_that_does_not_give_the_files_proves_nothing(filled, monkeypatch):
+    """What SQLite calls malformed then is no reason for a repair: the store is opened again until it works."""
+    doubts, asked = iter(["the disk does not give what is asked for: EIO"] * 2), []
+    monkeypatch.setattr(engine, "doubt", lambda *_: next(doubts, None))
+    monkeypatch.setattr(repairing, "copy_files", lambda *given: asked.append(given))
+    monkeypatch.setattr(engine, "_REOPEN_SECONDS", 0.01)
+    store = new_store(filled)
+    await store.open()
+    opening, failures = store.open, iter([LIBRARY.DatabaseError("malformed")])
+
+    async def open_or_fail():
+        for failure in failures:
+            failure.sqlite_errorcode = LIBRARY.SQLITE_CORRUPT
+            raise failure
+        await opening()
+
+    monkeypatch.setattr(store, "open", open_or_fail)
+    first = LIBRARY.DatabaseError("malformed")
+    first.sqlite_errorcode = LIBRARY.SQLITE_CORRUPT
+    store._fail(first)
+    await store._reopening
+    assert (store.fault, asked, list(doubts)) == (None, [], [])
+    await store.close()
