@@ -12,26 +12,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from adapter.core.alarms import Alarm, AlarmKind
 from adapter.core.loss import Holes, Losses, LostRange, Missing, lost_ranges
+from adapter.core.tallies import Tally
 from adapter.store.full_check import check_everything
 from adapter.store.proof import is_proven
 from adapter.store.queries import MIGRATIONS, REPAIR_SQL, SCHEMA, SQL
 from adapter.store.rebuilt_deliveries import Deliveries
-from adapter.store.rebuilt_rows import counted_messages, insert_rows, statement, table_columns
+from adapter.store.rebuilt_rows import KEYED, counted_messages, insert_rows, statement, table_columns
+from adapter.store.rows import write_rows
 from adapter.store.salvage import Row, Salvage, Step
+from adapter.store.tallies import tally_row
 from shared.database import QUIET_STORE, Damage, open_database
 from shared.database.backup import connect_copy
 from shared.database.library import LIBRARY
 from shared.database.migrations import newest, version_of
 from shared.durable_files import sync_file
+from shared.names import ADAPTER
 
-_NEEDED: Final = (
-    "agents", "channels", "topologies", "scheduled", "retention_clock", "retention_floors", "replays",
-)  # fmt: skip
-"""Small tables that only a human may do without."""
+_RENEWED: Final = frozenset({"proofs", "tallies", "last_seen", "announced"})
+"""Small tables that the backup's state, or none, is good enough for: alarms are told again, and agents seen again. All
+others, also those that are yet to come, only a human may do without."""
 
-_RENEWED: Final = ("proofs", "tallies", "last_seen", "announced")
-"""Small tables that the backup's state, or none, is good enough for: alarms are told again, and agents seen again."""
+_MADE_ANEW: Final = frozenset({*KEYED, "held_messages"})
+"""Tables that are not taken over whole, but row by row, or made of others."""
+
+_REASON_CHARS_MAX: Final = 500
 
 _MISSING: Final = ("missing_sequences", "missing_ends")
 _ROWS_AT_ONCE: Final = 500
@@ -133,7 +139,7 @@ class _Rebuilding:
     def run(self, now_us: int) -> Rebuilt:
         """Fill the new store, and say what is missing."""
         target, salvage = self._target, self._salvage
-        for name in (*_NEEDED, *_RENEWED):
+        for name in self._columns.keys() - _MADE_ANEW:
             self._copy_table(name)
         accounted, counted = counted_messages(self._backup), counted_messages(target)
         self._judge_end(counted)
@@ -153,8 +159,18 @@ class _Rebuilding:
             ranges += [LostRange(name, last + 1, None) for name, last in target.execute(REPAIR_SQL["ends"])]
             target.execute(REPAIR_SQL["jump"], {"numbers": max(0, self._seen - counted) + _UNSEEN_MAX})
         losses = Losses(ranges, [*self._others, *deliveries.doubts])
+        if not losses.nothing:
+            self._leave_word(losses, now_us)
         (messages,) = target.execute(REPAIR_SQL["count_messages"]).fetchone()
         return Rebuilt(losses, messages, self._from_backup, deliveries.redelivered)
+
+    def _leave_word(self, losses: Losses, now_us: int) -> None:
+        """Have the next start tell the Human Governor what was lost, should that be accepted."""
+        alarm = Alarm(
+            AlarmKind.STORE, ADAPTER, f"it was repaired, and what could not be saved: {losses}"[:_REASON_CHARS_MAX]
+        )
+        row = tally_row(alarm, Tally(untold=1, untold_since_us=now_us, total=1, since_us=now_us))
+        write_rows(self._target, "save_tallies", [row])
 
     def _copy_table(self, name: str) -> None:
         columns = self._columns[name]
@@ -163,7 +179,7 @@ class _Rebuilding:
             kept = self._backup.execute(statement("all_rows", name, columns)).fetchall()
             rows = self._salvage.unverified_table(name, columns) if self._salvage.in_order else None
             rows = kept if rows is None else rows
-            if name in _NEEDED and (not kept or [*map(tuple, kept)] != [*map(tuple, rows)]):
+            if name not in _RENEWED and (not kept or [*map(tuple, kept)] != [*map(tuple, rows)]):
                 self._others.append(f"the table {name}: nothing vouches for its {len(rows)} rows")
         self._insert(name, rows)
 
@@ -230,4 +246,5 @@ class _Rebuilding:
 
 def _columns(connection: sqlite3.Connection) -> dict[str, str]:
     """The columns of each table, in the order in which they are read and written here."""
-    return {name: table_columns(connection, name) for name in (*_NEEDED, *_RENEWED, "messages")}
+    tables = [name for kind, name, *_ in connection.execute(REPAIR_SQL["schema_rows"]) if kind == "table"]
+    return {name: table_columns(connection, name) for name in tables}

@@ -96,7 +96,12 @@ class Salvage:
         return lost
 
     def table(self, name: str, columns: str) -> list[Row] | None:
-        """All rows of a small table, or `None` where they cannot all be read."""
+        """All rows of a small table, or `None` where they cannot all be read. One that is not there, because the
+        program that wrote the store did not know it yet, has none.
+        """
+        tables = _rows(self._reading, REPAIR_SQL["schema_rows"])
+        if tables and name not in {row["name"] for row in tables}:
+            return []
         return _rows(self._reading, statement("all_rows", name, columns))
 
     def unverified_table(self, name: str, columns: str) -> list[Row] | None:

@@ -231,6 +231,22 @@ async def test_an_index_that_is_all_zeros(filled):
     assert end.details["wrong_pages"] == []
 
 
+async def test_a_table_that_the_store_does_not_know_yet(filled):
+    """One that the program has added since is empty, and no reason to call a human; all rows of others are there."""
+    store = new_store(filled)
+    await store.open()
+    await store._writer.run(lambda db: db.execute("DROP TABLE announced").fetchall())
+    rows = await store._writer.run(lambda db: db.execute("SELECT * FROM topologies").fetchall())
+    await store.close()
+    before = take_census(filled)
+    content, start = bytearray(filled.read_bytes()), index_page(filled)
+    content[start : start + PAGE] = b"\x01" * PAGE
+    filled.write_bytes(content)
+    await repaired(filled, before=before)
+    with reading(filled) as db:
+        assert db.execute("SELECT * FROM topologies").fetchall() == rows
+
+
 async def test_a_message_that_only_the_backup_has(filled):
     """It comes from there; of a message since the backup it is said which is lost, and nothing is changed."""
     backup = await backed_up(filled)
