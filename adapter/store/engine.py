@@ -42,6 +42,7 @@ from shared.database import (
     SQLITE_VERDICT,
     Database,
     SqliteError,
+    ThreadEnded,
     Verdict,
     describe_damage,
     doubt,
@@ -232,9 +233,9 @@ class Store:
             raise self._unavailable()
         try:
             return await self._reader.run(lambda connection: on_snapshot(connection, names, unit))
-        except SqliteError as error:
+        except (SqliteError, ThreadEnded) as error:
             _log.exception("read-failed")
-            if is_damage(error) and self.fault is None:
+            if (is_damage(error) or isinstance(error, ThreadEnded)) and self.fault is None:
                 self._fail(error)
                 raise self._unavailable() from error
             detail = f"The store cannot be read: {error}. Retry."

@@ -10,7 +10,7 @@ from shared.database.backup import (
     write_copy,
 )
 from shared.database.checksums import library_checksums
-from shared.database.connection import Database, transaction
+from shared.database.connection import Database, ThreadEnded, transaction
 from shared.database.damage import Damage, is_certain, is_damage
 from shared.database.examination import describe_damage, doubt
 from shared.database.library import SQLITE_VERDICT, SQLITE_VERSION, SqliteError
@@ -36,6 +36,7 @@ __all__ = [
     "Rest",
     "SqliteError",
     "StoreLock",
+    "ThreadEnded",
     "Tuning",
     "Verdict",
     "describe_damage",

@@ -1,10 +1,12 @@
 """How a store is opened: private files, durable settings, and proof that nothing of it is missing."""
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,8 +30,9 @@ _ZEROS: Final = bytes(1024 * 1024)
 class Tuning:
     """What a store is given of memory and disk.
 
-    The log is written ahead to `wal_bytes` once and then overwritten in place: to sync an overwrite costs a third of
-    syncing an append, which also has to record the file's new size. When it is full, a checkpoint empties it.
+    The log is written ahead to `wal_bytes` once, after the first commit, and then overwritten in place: to sync an
+    overwrite costs a third of syncing an append, which also has to record the file's new size. When it is full, a
+    checkpoint empties it.
     """
 
     wal_bytes: int
@@ -70,7 +73,8 @@ async def open_database(
         if database.page_checksums == "on" and application_id == 0:
             _ask(connection, f"application_id={APPLICATION_ID}")
         migrate(connection, path, schema, migrations)
-        _write_log_ahead(path.with_name(path.name + "-wal"), tuning.wal_bytes)
+        # Not yet: on a disk that fails, each attempt to open would write all of it for nothing.
+        database.after_first_commit = partial(_write_log_ahead, path.with_name(path.name + "-wal"), tuning.wal_bytes)
         database.mark = mark
         return connection
 
@@ -167,8 +171,8 @@ def _write_log_again(log: Path) -> None:
 
 
 def _write_log_ahead(log: Path, size: int) -> None:
-    """Lengthen the log with zeros, which SQLite takes for its end. A full disk is no reason not to start."""
-    with log.open("ab") as file:
+    """Lengthen the log with zeros, which SQLite takes for its end. That there is no room is no reason not to work."""
+    with contextlib.suppress(OSError), log.open("ab") as file:
         before = file.tell()
         try:
             for start in range(before, size, len(_ZEROS)):

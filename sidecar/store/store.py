@@ -6,8 +6,9 @@ A unit is a plain function of the connection. Units that wait together share one
 
 import asyncio
 import contextlib
+import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
@@ -16,8 +17,10 @@ from typing import Any, Final, TypeVar, cast
 from shared.clock import Clock
 from shared.config import ConfigurationFault
 from shared.database import (
+    Damage,
     Database,
     SqliteError,
+    ThreadEnded,
     describe_damage,
     doubt,
     is_certain,
@@ -30,8 +33,13 @@ from shared.group_commit import GroupCommit
 from shared.problems import Problem
 from shared.service_manager import Standing
 
+_FAULTS: Final = (SqliteError, OSError, Damage, ThreadEnded)
+"""What a unit of ours may meet; anything else is a fault of the program."""
+
 T = TypeVar("T")
 Unit = Callable[[sqlite3.Connection], T]
+
+_log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 1.0
 
@@ -45,10 +53,20 @@ class Store:
 
     Once a wrong page has proved that the store is damaged, nothing is taken or given any more. What SQLite calls
     malformed may be a disk that fails to read: it is trouble that may pass, and the next start finds out.
+
+    A connection whose thread has ended is replaced by the one that `connect` makes, for whoever comes next.
     """
 
-    def __init__(self, database: Database, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        connect: Callable[[], Awaitable[Database]],
+        clock: Clock,
+        changed: Callable[[], None],
+    ) -> None:
         self._database = database
+        self._connect = connect
+        self._replacing = asyncio.Lock()
         self._commits: GroupCommit[Unit[Any], Any] = GroupCommit(self._apply)
         self._damage: Exception | None = None
         self._clock = clock
@@ -72,8 +90,8 @@ class Store:
         """Run a reading unit; it sees every commit whose result was given."""
         self._refuse_if_damaged()
         try:
-            return await self._database.run(unit)
-        except (SqliteError, OSError) as error:
+            return await self._run(unit)
+        except _FAULTS as error:
             raise self._unavailable(error) from error
 
     async def settled(self) -> None:
@@ -105,8 +123,8 @@ class Store:
 
         self._refuse_if_damaged()
         try:
-            results = await self._database.run(together)
-        except (SqliteError, OSError) as error:
+            results = await self._run(together)
+        except _FAULTS as error:
             self._failed(error)
             raise self._unavailable(error) from error
         if self.fault is not None:
@@ -119,6 +137,18 @@ class Store:
         self.fault, self.failed_us = str(error), self._clock.steady_us()
         if begins:
             self._changed()
+
+    async def _run(self, unit: Unit[T]) -> T:
+        if self._database.ended:
+            await self._reopen()
+        return await self._database.run(unit)
+
+    async def _reopen(self) -> None:
+        async with self._replacing:
+            if self._database.ended:
+                await self._database.close()
+                self._database = await self._connect()
+                _log.warning("store-reopened")
 
     def _refuse_if_damaged(self) -> None:
         if self._damage is not None:
@@ -137,7 +167,7 @@ class Store:
         """Commit what is queued and let the files go; the log of a store that is well is brought into it before."""
         await self.settled()
         if self._damage is None:
-            with contextlib.suppress(SqliteError, OSError):  # what is committed is in the log
+            with contextlib.suppress(*_FAULTS):  # what is committed is in the log
                 await self._database.settle()
         await self._database.close()
 
@@ -152,9 +182,12 @@ async def open_store(
     no damage, and raises what SQLite raised.
     """
     schema = resources.files("sidecar.store").joinpath("schema.sql").read_text(encoding="utf-8")
+
+    def connect() -> Awaitable[Database]:
+        return open_database(path, schema, migrations=load_migrations("sidecar.store"))
+
     try:
-        database = await open_database(path, schema, migrations=load_migrations("sidecar.store"))
-        store = Store(database, clock or Clock(), changed)
+        store = Store(await connect(), connect, clock or Clock(), changed)
     except Exception as error:
         if not is_damage(error) or await asyncio.to_thread(doubt, path, error) is not None:
             raise

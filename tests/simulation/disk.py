@@ -43,6 +43,7 @@ class InlineDatabase:
     """Stands in for `shared.database.Database`."""
 
     page_checksums = "off: the store is not open"
+    ended = False
     mark: LogMark | None = None
 
     def __init__(self, connector: Callable[[], sqlite3.Connection], **_: Any) -> None:

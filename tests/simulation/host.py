@@ -159,7 +159,6 @@ def simulated(host: Host) -> Iterator[None]:
         (shared.database.opening, "Database", InlineDatabase),
         (adapter.store.copying, "_IN_THREAD", _inline),
         (sidecar.health_poller, "_LOOK_SECONDS", _LOOK_SECONDS),
-        (shared.database.opening, "_write_log_ahead", lambda *_: None),
         (shared.journal, "send_entry", lambda *_: False),
         (shared.journal, "_within", _at_once),
         (aiohttp.connector, "monotonic", lambda: asyncio.get_running_loop().time()),

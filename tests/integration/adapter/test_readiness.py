@@ -10,8 +10,11 @@ import pytest
 
 from adapter.broker import Broker
 from adapter.http.health import Health
+from adapter.store import engine
 from adapter.store.engine import Store
+from adapter.store.open_messages import read_forgotten_us
 from shared.backups import BackupState
+from shared.database import BUSY_STORE
 from shared.problems import Problem
 from tests.support.clock import SettableClock
 from tests.support.deployment import health, until
@@ -59,6 +62,12 @@ class Bench:
         return heard
 
 
+async def end_thread(database):
+    """Let the thread of a connection end, as one does that has no memory left to go on with."""
+    database._tx.put_nowait((None, lambda: aiosqlite.core._STOP_RUNNING_SENTINEL))
+    await asyncio.to_thread(database._thread.join)
+
+
 @pytest.fixture
 async def bench(tmp_path):
     made = Bench(tmp_path / "store.db")
@@ -95,15 +104,65 @@ async def test_a_store_held_by_another_is_not_ready(bench):
     await bench.ready_again()
 
 
-async def test_a_dead_writer_is_not_ready(bench):
-    """Its thread has ended: nothing answers, and readiness does."""
-    queue = bench.store._writer._tx
-    queue.put_nowait((None, lambda: aiosqlite.core._STOP_RUNNING_SENTINEL))
-    await asyncio.to_thread(bench.store._writer._thread.join)
+async def test_a_dead_writer_is_told_and_replaced(bench):
+    """Its thread has ended: who asks is told within a second, and the store opens itself again, with what it had."""
+    first = await bench.broker.ask(send(to="@qa"))
+    dead = bench.store._writer
+    await end_thread(dead)
     bench.clock.advance(1)
-    assert (await bench.ask())[0] == 503
-    threading.Thread(target=aiosqlite.core._connection_worker_thread, args=(queue,)).start()
+    assert await bench.ask() == (503, "ThreadEnded: the thread of the store's connection has ended")
     await bench.ready_again()
+    assert bench.store._writer is not dead
+    assert (await bench.broker.ask(send(to="@qa"))).sequence == first.sequence + 1
+
+
+async def test_what_waits_for_a_writer_that_dies_is_refused(bench):
+    """A send that no thread will ever commit gets its 503 at once, not never; sent again, it is stored."""
+    gate = threading.Event()
+    hanging = asyncio.ensure_future(bench.on_writer(lambda _: gate.wait(20)))
+    await asyncio.sleep(0)
+    ending = asyncio.ensure_future(end_thread(bench.store._writer))
+    await asyncio.sleep(0)
+    sending = bench.broker.submit(send(to="@qa"))
+    gate.set()
+    await hanging
+    await ending
+    async with asyncio.timeout(5):
+        with pytest.raises(Problem, match="store-unavailable"):
+            await sending
+    await bench.ready_again()
+    assert (await bench.broker.ask(send(to="@qa"))).sequence == 1
+
+
+async def test_a_dead_reader_is_replaced(bench):
+    """The next who reads is refused, may try again, and is answered."""
+    await end_thread(bench.store._reader)
+    with pytest.raises(Problem, match="store-unavailable"):
+        await bench.store.read(read_forgotten_us)
+    await bench.ready_again()
+    assert await bench.store.read(read_forgotten_us) == 0
+
+
+async def test_a_store_that_cannot_be_opened_writes_no_log_ahead(bench, monkeypatch):
+    """However often it is tried: not before a commit has shown that the disk works; then it is written, once."""
+    log, tries = bench.path.with_name("store.db-wal"), []
+    assert log.stat().st_size >= BUSY_STORE.wal_bytes
+    await bench.store.close()
+
+    def fail(connection):
+        tries.append(log.stat().st_size)
+        if len(tries) < 4:
+            raise OSError("the disk fails")
+
+    monkeypatch.setattr(engine, "check_live_part", fail)
+    monkeypatch.setattr(engine, "_REOPEN_SECONDS", 0.01)
+    again = Bench(bench.path)
+    await again.store.start()
+    await again.ready_again()
+    assert max(tries) < BUSY_STORE.wal_bytes // 10
+    assert log.stat().st_size >= BUSY_STORE.wal_bytes
+    await again.broker.close()
+    await again.store.close()
 
 
 async def test_a_hanging_disk_is_not_ready(bench, monkeypatch):

@@ -13,10 +13,20 @@ import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiosqlite.core
 import pytest
 
 from shared.config import ConfigurationFault
-from shared.database import QUIET_STORE, SQLITE_VERSION, Database, SqliteError, StoreLock, open_database, transaction
+from shared.database import (
+    QUIET_STORE,
+    SQLITE_VERSION,
+    Database,
+    SqliteError,
+    StoreLock,
+    ThreadEnded,
+    open_database,
+    transaction,
+)
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS item (n INTEGER PRIMARY KEY) STRICT;
@@ -159,6 +169,26 @@ async def test_cancelling_the_waiter_leaves_no_open_transaction(database: Databa
     assert await database.run(lambda connection: add(connection, 3)) == 3
 
 
+async def test_a_thread_that_ends_leaves_nobody_waiting(tmp_path: Path) -> None:
+    """Who waits is told, and who comes later; what was begun is rolled back, and the file can be opened again."""
+    database = await open_database(tmp_path / "store.db", SCHEMA)
+    await database.run(lambda connection: add(connection, 1))
+    await database.execute("BEGIN IMMEDIATE")
+    await database.execute("INSERT INTO item VALUES (2)")
+    database._tx.put_nowait((None, lambda: aiosqlite.core._STOP_RUNNING_SENTINEL))
+    waiting = [asyncio.create_task(database.run(count)) for _ in range(3)]
+    async with asyncio.timeout(10):
+        told = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(each) for each in told] == [ThreadEnded] * 3
+        with pytest.raises(ThreadEnded):
+            await database.run(count)
+        assert database.ended
+        await database.close()
+    again = await open_database(tmp_path / "store.db", SCHEMA)
+    assert await again.run(lambda connection: add(connection, 3)) == 2
+    await again.close()
+
+
 async def test_hundreds_of_cancelled_units_leave_the_store_usable(database: Database) -> None:
     """Units whose askers are cancelled at every stage are each applied whole or not at all."""
 
@@ -234,11 +264,16 @@ def test_a_released_lock_can_be_taken_again(tmp_path: Path) -> None:
 
 
 async def test_the_log_is_written_ahead_and_kept(tmp_path: Path) -> None:
-    """It has its length from the start, keeps it while it is used, and what was committed is read after a crash."""
+    """It has its length from the first commit, keeps it while it is used, and what was committed is read after a crash.
+
+    Before that commit nobody knows whether the disk works.
+    """
     log = tmp_path / "store.db-wal"
     schema = "CREATE TABLE IF NOT EXISTS t (n INTEGER, body TEXT)"
     opened = await open_database(tmp_path / "store.db", schema, QUIET_STORE)
-    assert log.stat().st_size >= QUIET_STORE.wal_bytes
+    assert log.stat().st_size < QUIET_STORE.wal_bytes // 10
+    await opened.run(lambda connection: connection.execute("SELECT count(*) FROM t").fetchone())
+    assert log.stat().st_size < QUIET_STORE.wal_bytes // 10
     for n in range(600):
         await opened.run(lambda connection, n=n: connection.execute("INSERT INTO t VALUES (?, ?)", (n, "x" * 9_000)))
     assert QUIET_STORE.wal_bytes <= log.stat().st_size < QUIET_STORE.wal_bytes * 2

@@ -5,8 +5,10 @@ import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiosqlite.core
 import pytest
 
+from shared.problems import Problem
 from shared.service_manager import Standing
 from sidecar.store.processed import (
     MessageKey,
@@ -72,3 +74,17 @@ async def test_a_store_that_hangs_is_stuck_and_one_that_fails_is_not(
     assert (await store.standing()).stuck
     gate.set()
     assert await hanging
+
+
+async def test_a_store_whose_thread_has_ended_opens_itself_again(store: Store) -> None:
+    """What waits is refused and may try again; then what was committed is there, and more can be."""
+    first, second = (Processed(MessageKey("pm", key), "d", None) for key in "ab")
+    await store.commit(remember([first], 1))
+    store._database._tx.put_nowait((None, lambda: aiosqlite.core._STOP_RUNNING_SENTINEL))
+    async with asyncio.timeout(10):
+        with pytest.raises(Problem, match="store-unavailable"):
+            await store.commit(remember([second], 2))
+        await store.commit(remember([second], 2))
+    assert store.fault is None
+    assert await store.standing() == Standing()
+    assert set(await recall(store, [first.key, second.key])) == {first.key, second.key}
