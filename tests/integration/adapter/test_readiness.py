@@ -72,6 +72,7 @@ async def end_thread(database):
 async def bench(tmp_path):
     made = Bench(tmp_path / "store.db")
     await made.store.open()
+    await made.broker._group.drained()  # the tick that an opening asks for is an answer of the store as well
     yield made
     await made.broker.close()
     await made.store.close()
