@@ -13,6 +13,7 @@ import uvloop
 from rich.console import Console
 
 from bench.deployment import CannotRun
+from bench.peers import PEERS
 from bench.report import document, print_table
 from bench.runner import Plan, Runner
 from bench.ways import WAYS
@@ -37,6 +38,9 @@ def bench(  # noqa: PLR0913, PLR0917 - an argument for each option of the verb
     stored: Annotated[
         int | None, typer.Option(min=1, help="Messages stored for W6 to W9; the long forms: 100000, W9 1000000.")
     ] = None,
+    against: Annotated[
+        str, typer.Option(metavar="PEER,PEER", help=f"Measure W1, W2 and W4 on these as well: {', '.join(PEERS)}.")
+    ] = "",
     directory: Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Where stores are made.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One short run of each: are the counts right?")] = False,
     as_json: AsJson = False,
@@ -51,6 +55,7 @@ def bench(  # noqa: PLR0913, PLR0917 - an argument for each option of the verb
         ways=_choose(via, list(WAYS), "--via"),
         runs=1 if quick else runs,
         seconds=seconds,
+        peers=_choose(against, PEERS, "--against") if against else (),
         folder=(directory or Path(tempfile.gettempdir())).absolute(),
     )
     if not any(way in one.ways for way in plan.ways for one in chosen):

@@ -17,8 +17,12 @@ NOTES: Final = (
     "cpu is processor time over wall time, 1.0 being one core: the load is the bottleneck when its own is near 1.0",
     "µs is processor time per message (per delivery in W4); it depends less on what else the machine does",
     "the deployment allows its senders 1,000,000 messages per second: the rate limit is checked and never met",
+    "x in the row of a peer: so many times as much ours moved in the same round; its client is its own Python client",
     "figures are medians over runs; repeats vary by about a tenth, so compare within one output",
 )
+
+_APART: Final = frozenset({"store", "peers"})
+"""Facts that have no place in one line."""
 
 _COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("messages_per_s", "msg/s", ",.0f"),
@@ -29,6 +33,8 @@ _COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("take_p50_ms", "take p50 ms", ".2f"),
     ("take_p99_ms", "take p99 ms", ".2f"),
     ("take_x", "x", ".2f"),
+    ("adapter_x", "ours x", ".2f"),
+    ("sidecar_x", "sidecars x", ".2f"),
     ("p50_ms", "p50 ms", ".2f"),
     ("p99_ms", "p99 ms", ".2f"),
     ("still_messages_per_s", "still msg/s", ",.0f"),
@@ -103,7 +109,9 @@ def _print_words(console: Console, results: Sequence[Result], facts: dict[str, A
         console.print(f"{name}: {about}", markup=False, style="dim")
     for note in NOTES:
         console.print(note, markup=False, style="dim")
-    console.print(", ".join(f"{name} {value}" for name, value in facts.items() if name != "store"), markup=False)
+    console.print(", ".join(f"{name} {value}" for name, value in facts.items() if name not in _APART), markup=False)
+    for name, durability in facts.get("peers", {}).items():
+        console.print(f"{name}: {durability}", markup=False)
     if facts["filesystem"] == "tmpfs":
         console.print("the stores were in memory, where an fsync costs nothing: choose a folder on a disk with --dir")
 

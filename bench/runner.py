@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from bench.deployment import Deployment
 from bench.facts import machine_facts, store_facts
 from bench.figures import Figures, compare, medians
+from bench.peers import find
+from bench.peers.measuring import PEER_WORKLOADS, measure, running
 from bench.ways import WAYS, AdapterWay, Unexpected
 from bench.workloads import Measured, Stage, Workload
 
@@ -25,6 +27,7 @@ class Plan:
     runs: int
     seconds: float
     folder: Path
+    peers: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -56,6 +59,12 @@ class Runner:
             if way in workload.ways
             for messages in workload.sizes(largest)
         ]
+        self.peer_results = [
+            Result(workload, peer, messages)
+            for workload, messages in plan.workloads
+            for peer in plan.peers
+            if workload.name in PEER_WORKLOADS
+        ]
         self.facts: dict[str, Any] = machine_facts(plan.folder)
 
     async def run(self) -> None:
@@ -65,6 +74,9 @@ class Runner:
                 for group in self._groups(way):
                     self._tell(f"run {number} of {self._plan.runs}: starting a deployment")
                     await self._run_group(group, way)
+            for peer in self._plan.peers:
+                await self._run_peer(peer, number)
+        self.results += self.peer_results
         for workload, way in dict.fromkeys((each.workload, each.way) for each in self.results if each.workload.kept):
             await self._run_kept([each for each in self.results if (each.workload, each.way) == (workload, way)])
 
@@ -88,6 +100,37 @@ class Runner:
             await deployment.stop()
             self.facts["store"] = await store_facts(deployment.config.adapter_store)
 
+    async def _run_peer(self, name: str, number: int) -> None:
+        """What a peer does of the same, after ours in each round; one that is not here is told of once."""
+        results = [result for result in self.peer_results if result.way == name]
+        if not results or any(result.faults for result in results):
+            return
+        peer = find(name)
+        self.facts.setdefault("peers", {})[name] = peer if isinstance(peer, str) else peer.durability
+        if isinstance(peer, str):
+            self._tell(f"{name}: {peer}")
+            self.peer_results = [result for result in self.peer_results if result.way != name]
+            return
+        self._tell(f"run {number} of {self._plan.runs}: starting {name}")
+        async with running(peer, self._plan.folder):
+            for result in results:
+                self._tell(f"{result.workload.name} on {name}")
+                work = measure(peer, result.workload.name, result.messages, self._plan.seconds)
+                measured = await self._guarded(self._within(result.workload, result.messages, work))
+                ratios = self._ratios(result, measured.figures)
+                result.runs.append(measured.figures | ratios)
+                result.faults += measured.faults
+
+    def _ratios(self, result: Result, figures: Figures) -> Figures:
+        """How many times as many ours moved in this round, by each way."""
+        ours = [each for each in self.results if each.workload is result.workload and each.runs]
+        return {
+            f"{each.way}_x": each.runs[-1][rate] / figures[rate]
+            for each in ours
+            for rate in ("messages_per_s", "deliveries_per_s")
+            if rate in figures and rate in each.runs[-1]
+        }
+
     async def _run_kept(self, results: Sequence[Result]) -> None:
         """Each result on a deployment of its own, made ready once; then round by round, in turn."""
         async with contextlib.AsyncExitStack() as stack:
@@ -99,7 +142,7 @@ class Runner:
                 )
                 stage = Stage(deployment, WAYS[result.way](deployment.config), result.messages, self._plan.seconds)
                 stages.append(stage)
-                await self._within(result.workload, stage, result.workload.ready(stage, self._tell))
+                await self._within(result.workload, stage.messages, result.workload.ready(stage, self._tell))
             for number in range(1, self._plan.runs + 1):
                 self._tell(f"run {number} of {self._plan.runs}: {results[0].workload.name} via {results[0].way}")
                 measured = [
@@ -115,12 +158,15 @@ class Runner:
             self.facts["store"] = await store_facts(stages[0].deployment.config.adapter_store)
 
     async def _measure(self, workload: Workload, stage: Stage) -> Measured:
+        return await self._guarded(self._within(workload, stage.messages, workload.run(stage)))
+
+    async def _guarded(self, work: Awaitable[Measured]) -> Measured:
         try:
-            return await self._within(workload, stage, workload.run(stage))
+            return await work
         except (Unexpected, OSError) as error:  # TimeoutError is an OSError
             return Measured({}, [f"{type(error).__name__}: {error}"])
 
-    async def _within(self, workload: Workload, stage: Stage, work: Awaitable[T]) -> T:
+    async def _within(self, workload: Workload, messages: int, work: Awaitable[T]) -> T:
         """What it gives, in a time that no working deployment needs; raises `TimeoutError`."""
-        async with asyncio.timeout(stage.seconds + workload.patience_seconds(stage.messages)):
+        async with asyncio.timeout(self._plan.seconds + workload.patience_seconds(messages)):
             return await work

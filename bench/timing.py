@@ -2,6 +2,8 @@
 
 import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -9,10 +11,23 @@ from bench.deployment import Deployment
 from bench.figures import Figures
 
 
+@contextmanager
+def quiet_collector() -> Iterator[None]:
+    """The collector of this process rests meanwhile: its pauses would be measured as latency."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
 class Timed:
     """`with Timed(deployment) as timed:`; its `seconds` and `processors` count once the block is over.
 
-    The collector of this process rests meanwhile: its pauses would be measured as latency.
+    The collector rests meanwhile.
     """
 
     def __init__(self, deployment: Deployment) -> None:
@@ -21,9 +36,8 @@ class Timed:
         self._used: dict[str, float] = {}
 
     def __enter__(self) -> Self:
-        gc.collect()
-        gc.freeze()
-        gc.disable()
+        self._quiet = quiet_collector()
+        self._quiet.__enter__()
         self._before = self._clocks()
         return self
 
@@ -31,8 +45,7 @@ class Timed:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         now = self._clocks()
-        gc.enable()
-        gc.unfreeze()
+        self._quiet.__exit__(kind, error, trace)
         wall, load, adapter, sidecars = (after - before for after, before in zip(now, self._before, strict=True))
         self.seconds = wall
         self._used = {"load": load, "adapter": adapter}

@@ -67,8 +67,12 @@ def lanes_of(way: Way, senders: Sequence[str], in_flight: int) -> list[tuple[str
     Where sends coalesce, a sender has one connection and its share travels together, for whatever waits while a request
     is under way leaves with the next. Else there is a connection for each send in flight.
     """
-    each, rest = divmod(in_flight, len(senders))
-    shares = [(sender, each + (position < rest)) for position, sender in enumerate(senders)]
     if way.coalesces:
-        return shares
-    return [(sender, 1) for sender, share in shares for _ in range(share)]
+        return shares(senders, in_flight)
+    return [(sender, 1) for sender, share in shares(senders, in_flight) for _ in range(share)]
+
+
+def shares(senders: Sequence[str], in_flight: int) -> list[tuple[str, int]]:
+    """How many sends each has under way, so that together they have `in_flight`."""
+    each, rest = divmod(in_flight, len(senders))
+    return [(sender, each + (position < rest)) for position, sender in enumerate(senders)]

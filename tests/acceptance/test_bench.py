@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.peers import PEERS, find
 from bench.workloads import WORKLOADS
 
 _ROOT = Path(__file__).parents[2]
@@ -75,3 +76,32 @@ def test_a_folder_too_long_for_sockets_is_told_before_anything_is_measured(short
     assert bench.returncode == 69, out + err
     assert "use a shorter folder" in err
     assert list(deep.iterdir()) == []
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_peer_that_is_installed_is_measured_and_leaves_nothing(short_folder, peer):
+    """Its server is started, counted right, ended, and its files are gone."""
+    found = find(peer)
+    if isinstance(found, str):
+        pytest.skip(found)
+    short_folder.chmod(0o755)  # PostgreSQL, started by root, runs as a user of its own
+    arguments = ("--workload", "W1", "--via", "adapter", "--messages", "60", "--quick", "--json", "--against", peer)
+    with start(short_folder, *arguments) as bench:
+        out, err = bench.communicate(timeout=100)
+    assert bench.returncode == 0, out + err
+    document = json.loads(out)
+    ours, theirs = document["results"]
+    assert (ours["via"], theirs["via"]) == ("adapter", peer)
+    assert theirs["median"]["adapter_x"] > 0
+    assert document["environment"]["peers"] == {peer: found.durability}
+    assert list(short_folder.iterdir()) == []
+    folder = f"{short_folder}/".encode()
+    assert [path for path in Path("/proc").glob("[0-9]*/cmdline") if folder in content_of(path)] == []
+
+
+def content_of(path: Path) -> bytes:
+    """What stands in a file of a process, or nothing when that has just ended."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
