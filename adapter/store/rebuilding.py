@@ -23,7 +23,7 @@ from adapter.store.rebuilt_rows import KEYED, counted_messages, insert_rows, sta
 from adapter.store.rows import write_rows
 from adapter.store.salvage import Row, Salvage, Step
 from adapter.store.tallies import tally_row
-from shared.database import QUIET_STORE, Damage, open_database
+from shared.database import QUIET_STORE, Damage, SqliteError, open_database
 from shared.database.backup import connect_copy
 from shared.database.library import LIBRARY
 from shared.database.migrations import newest, version_of
@@ -98,7 +98,7 @@ async def _make(new: Path) -> None:
 def _connect_new(new: Path) -> sqlite3.Connection:
     """A file that is thrown away whole if this fails: nothing of it need be safe before the end."""
     connection: sqlite3.Connection = LIBRARY.connect(new, isolation_level=None, check_same_thread=False)
-    for setting in ("journal_mode=DELETE", "journal_mode=OFF", "synchronous=OFF", "cache_size=-65536"):
+    for setting in ("journal_mode=DELETE", "journal_mode=MEMORY", "synchronous=OFF", "cache_size=-65536"):
         connection.execute(f"PRAGMA {setting}").fetchall()
     connection.execute(REPAIR_SQL["unsure"])
     connection.execute("BEGIN IMMEDIATE")
@@ -181,7 +181,13 @@ class _Rebuilding:
             rows = kept if rows is None else rows
             if name not in _RENEWED and (not kept or [*map(tuple, kept)] != [*map(tuple, rows)]):
                 self._others.append(f"the table {name}: nothing vouches for its {len(rows)} rows")
-        self._insert(name, rows)
+        try:
+            self._insert(name, rows)
+        except SqliteError:  # a page that went astray has brought rows of another table
+            kept = self._backup.execute(statement("all_rows", name, columns)).fetchall()
+            self._target.execute(statement("empty_table", name))
+            self._insert(name, kept)
+            self._others.append(f"the table {name}: its rows are another's; it has {len(kept)} of the backup")
 
     def _judge_end(self, counted: int) -> None:
         """What is known of messages behind the newest that was counted."""

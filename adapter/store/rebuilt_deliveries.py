@@ -10,13 +10,16 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+import orjson
+
+from adapter.core.dead_letters import read_history
 from adapter.core.delivery import State
 from adapter.core.loss import Holes
 from adapter.core.membership import Standing
 from adapter.core.routing import Topology
 from adapter.store.proof import delivery_constants
 from adapter.store.queries import REPAIR_SQL, SQL
-from adapter.store.rebuilt_rows import insert_rows, statement, table_columns
+from adapter.store.rebuilt_rows import counted_messages, insert_rows, statement, table_columns
 from adapter.store.salvage import Row, Salvage, Step
 from adapter.store.topologies import read_topologies_that_count
 from shared.limits import PROCESSED_SECONDS_MIN
@@ -31,6 +34,7 @@ were received long ago."""
 _ROWS_AT_ONCE: Final = 500
 _LIVE: Final = (State.QUEUED, State.LEASED)
 _CONSTANT: Final = ("order_key", "critical")
+_CLOSURES: Final = frozenset({None, "replayed", "resolved", "resent"})
 
 
 class Deliveries:
@@ -62,7 +66,9 @@ class Deliveries:
         letters = Holes()
         self._copy("dead_letters", last, letters)
         for number in letters.numbers():
-            self._insert("dead_letters", self._of_backup("dead_letters", number))
+            self._insert("dead_letters", self._letters(number))
+        if not self._salvage.in_order and any(each > counted_messages(self._backup) for each in letters.numbers()):
+            self.doubts.append("the records of deaths on pages that cannot be read, and what was decided about them")
 
     def orphans(self) -> list[int]:
         """Messages that have deliveries and were not found."""
@@ -74,6 +80,9 @@ class Deliveries:
         for name in ("drop_deliveries", "drop_letters", "bury_the_unsure", "bury_the_open", "revive_the_unsure"):
             target.execute(REPAIR_SQL[name])
         target.execute(REPAIR_SQL["letters_of_the_dead"], {"now_us": now_us})
+        (bare,) = target.execute(REPAIR_SQL["letters_without_delivery"]).fetchone()
+        if bare:
+            self.doubts.append(f"the deliveries that {bare} open dead letters are about")
         (again,) = target.execute(REPAIR_SQL["unsure_and_live"]).fetchone()
         self.redelivered = again
         if again > REDELIVERED_MAX:
@@ -163,6 +172,13 @@ class Deliveries:
         members = self._members.get(channel, ())
         return [number for number, name in self._names.items() if name in members]
 
+    def _letters(self, number: int) -> list[Row]:
+        """Records of wrong pages, where the file is in order and they read as records; else those of the backup."""
+        found = self._salvage.unverified("dead_letters", self._columns["dead_letters"], number)
+        if self._salvage.in_order and all(row["closure"] in _CLOSURES and _is_history(row["history"]) for row in found):
+            return found
+        return self._of_backup("dead_letters", number)
+
     def _of_backup(self, table: str, number: int) -> list[Row]:
         return self._backup.execute(statement("rows_of", table, self._columns[table]), (number,)).fetchall()
 
@@ -177,6 +193,13 @@ def current_members(connection: sqlite3.Connection) -> Mapping[str, Collection[s
     except ValueError:  # nothing vouches for it, which is told
         return {}
     return Topology.of(versions[-1].membership).members if versions else {}
+
+
+def _is_history(text: str) -> bool:
+    try:
+        return bool(read_history(orjson.loads(text)))
+    except (ValueError, TypeError):
+        return False
 
 
 def _decoded(envelope: bytes) -> dict[str, Any]:

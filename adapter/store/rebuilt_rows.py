@@ -22,10 +22,12 @@ def table_columns(connection: sqlite3.Connection, table: str) -> str:
 
 
 def insert_rows(connection: sqlite3.Connection, table: str, columns: str, rows: Sequence[Any]) -> None:
-    """Add rows whose values stand in the order of `columns`; one that is there already, as a page that stands in the
-    place of another gives it, stays."""
+    """Add rows whose values stand in the order of `columns`. One of a large table that is there already, as a page that
+    stands in the place of another gives it, stays. Raises what SQLite raises for rows that are no rows of the table.
+    """
     if rows:
-        connection.executemany(statement("insert_row", table, columns), [tuple(row) for row in rows])
+        name = "insert_row_once" if table in KEYED else "insert_row"
+        connection.executemany(statement(name, table, columns), [tuple(row) for row in rows])
 
 
 def counted_messages(connection: sqlite3.Connection) -> int:

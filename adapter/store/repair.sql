@@ -15,7 +15,13 @@ SELECT {columns} FROM {table} WHERE {key} > ? ORDER BY {key}
 SELECT {columns} FROM {table} WHERE {key} = ?
 
 -- name: insert_row
-INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})
+INSERT INTO {table} ({columns}) VALUES ({marks})
+
+-- name: insert_row_once
+INSERT INTO {table} ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING
+
+-- name: empty_table
+DELETE FROM {table}
 
 -- name: counters
 SELECT id, last_sequence, last_message_id FROM channels ORDER BY id
@@ -147,6 +153,11 @@ SELECT d.message_id, d.recipient_id, max(d.cycles, 1), :now_us, coalesce(d.reaso
 FROM deliveries AS d
 WHERE d.state = 3
   AND NOT EXISTS (SELECT 1 FROM dead_letters AS l WHERE l.message_id = d.message_id AND l.recipient_id = d.recipient_id)
+
+-- name: letters_without_delivery
+SELECT count(*) FROM dead_letters AS l
+WHERE l.closure IS NULL
+  AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.message_id = l.message_id AND d.recipient_id = l.recipient_id)
 
 -- name: hold_below_floors
 INSERT INTO held_messages (message_id)
