@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
 from multiclaw.watch.core.entry import JournalEntry, Place
 from multiclaw.watch.core.resume import Kept, Resumption, resume
+from multiclaw.watch.core.trust import MESSAGE_IDS
 from multiclaw.watch.journal_reader import JournalTrouble
 from shared.journal_events import EMERGENCY
 
@@ -79,8 +79,11 @@ class WrittenJournal:
 
     async def read(self, entries_max: int) -> list[JournalEntry]:
         """As `JournalReader.read`."""
-        found = list(itertools.islice(self.entries, self._next, self._next + entries_max))
-        self._next += len(found)
+        found: list[JournalEntry] = []
+        while self._next < len(self.entries) and len(found) < entries_max:
+            one = self.entries[self._next]
+            self._next += 1
+            found += [one] if set(one.all("MESSAGE_ID")) & set(MESSAGE_IDS) else []
         return found
 
     def closed_files(self) -> list[Path]:

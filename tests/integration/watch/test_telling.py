@@ -1,9 +1,11 @@
 """Every alarm reaches the configured command and the orchestrator, or somebody is told that it did not."""
 
 import asyncio
+import json
 
 from multiclaw.watch.core import delivery
 from multiclaw.watch.ways import NotTold
+from shared.journal_events import WATCH_UNDELIVERED
 from shared.times import MICROSECONDS
 from tests.support.deployment import until
 from tests.support.fake_sidecar import Fails, FakeSidecar
@@ -104,6 +106,13 @@ async def test_an_alarm_that_waited_too_long_is_given_up(watched):
     ((event, details),) = watched.events()
     assert (event, details["way"]) == ("watch-undelivered", "command")
     assert "status 3" in details["reason"]
+    said = {"MESSAGE_ID": WATCH_UNDELIVERED.message_id, "MULTICLAW_DETAILS": json.dumps(details)}
+    tries = len(watched.hooked())
+    async with watched.watching():
+        watched.written.write(entry(2, _SYSTEMD_UNIT="multiclaw-watch.service", **said), entry(3))
+        await until(lambda: len(watched.hooked()) > tries, "the next alarm is tried")
+    assert [alarm.event for alarm in watched.shown[1:]] == ["watch-undelivered", "emergency"]
+    assert {one["event"] for one in watched.hooked()} == {"emergency"}
 
 
 async def test_a_way_that_is_full_gives_up_the_oldest(watched, monkeypatch):

@@ -78,6 +78,7 @@ async def test_a_crash_loses_nothing_and_doubles_nothing(watched, monkeypatch, w
     async with watched.watching({"command": watched.tell}):
         watched.written.write(entry(2))
         await until(lambda: len(watched.told) == 2, "both are told")
+        await until(lambda: not list((watched.state / "pending").iterdir()), "nothing is left of them")
     assert [alarm.summary for alarm in watched.told] == ["help 1", "help 2"]
 
 
@@ -86,15 +87,20 @@ async def test_what_is_vacuumed_is_told_of(watched):
     async with watched.watching():
         watched.written.write(entry(1))
         await until(lambda: watched.summaries() == ["help 1"], "it is told")
-    watched.written.write(entry(2), entry(3))
+    watched.written.write(entry(2), entry(3), entry(4, MESSAGE_ID="0" * 32))
     watched.written.vacuum(2)
     async with watched.watching():
         await until(lambda: watched.summaries() == ["help 1", "help 3"], "the kept one is told")
+    watched.written.write(entry(5, MESSAGE_ID="0" * 32))
+    watched.written.vacuum(2)
     async with watched.watching():
-        watched.written.write(entry(4))
-        await until(lambda: watched.summaries()[2:] == ["help 4"], "the next is told")
-    (event, details), *rest = watched.events()
-    assert (event, details["goes_on"], rest) == ("watch-gap", "oldest", [])
+        await until(
+            lambda: watched.place()["cursor"] == entry(5).place.cursor, "the place moves on though nothing is ours"
+        )
+    async with watched.watching():
+        watched.written.write(entry(6))
+        await until(lambda: watched.summaries()[2:] == ["help 6"], "the next is told")
+    assert [(event, details["goes_on"]) for event, details in watched.events()] == [("watch-gap", "oldest")] * 2
 
 
 async def test_an_idle_place_moves_on(watched, monkeypatch):
