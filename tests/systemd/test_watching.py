@@ -25,6 +25,15 @@ def emit(box: Box, *kinds: str, user: str = "root") -> None:
         box.run("runuser", "-u", user, "--", "logger", "--journald", stdin=fields)
 
 
+def shows(watch: WatchProcess, prefix: str, kinds: list[str]) -> None:
+    """Wait until just these kinds were printed; a failure tells what was, and the watcher's own words."""
+    try:
+        until(lambda: watch.kinds(prefix) == kinds, f"{kinds} are shown")
+    except AssertionError as error:
+        events = [(alarm["event"], alarm["kind"], alarm["entry"]) for alarm in watch.shown()]
+        raise AssertionError(f"{error}\nshown: {events}\nits log: {watch.log()}") from error
+
+
 def rotate(box: Box) -> None:
     """Begin new files, and remove those before."""
     box.run("journalctl", "--rotate")
@@ -36,7 +45,7 @@ def test_over_kills_of_the_watcher(box: Box, watch: WatchProcess) -> None:
     emit(box, "kill-old")
     with watch.running():
         emit(box, "kill-1", "kill-2")
-        until(lambda: watch.kinds("kill") == ["kill-1", "kill-2"], "both are shown")
+        shows(watch, "kill", ["kill-1", "kill-2"])
     emit(box, "kill-3", "kill-4")
     emit(box, "kill-forged", user="daemon")
     with watch.running():
@@ -51,10 +60,10 @@ def test_over_rotation_and_vacuum(box: Box, watch: WatchProcess) -> None:
         emit(box, "rotate-1")
         box.run("journalctl", "--rotate")
         emit(box, "rotate-2")
-        until(lambda: watch.kinds("rotate") == ["rotate-1", "rotate-2"], "both are shown")
+        shows(watch, "rotate", ["rotate-1", "rotate-2"])
         rotate(box)
         emit(box, "rotate-3")
-        until(lambda: watch.kinds("rotate") == ["rotate-1", "rotate-2", "rotate-3"], "the third is shown")
+        shows(watch, "rotate", ["rotate-1", "rotate-2", "rotate-3"])
         assert [alarm for alarm in watch.shown() if alarm["event"] == "watch-gap"] == []
     emit(box, "rotate-lost")
     rotate(box)
@@ -71,11 +80,11 @@ def test_over_a_stop_of_the_journal(box: Box, watch: WatchProcess) -> None:
         box.run("systemctl", "stop", *_SOCKETS, "systemd-journald.service")
         try:
             record(box, ("emergency", "help", "stop-1", None), folder=sidecar)
-            until(lambda: watch.kinds("stop") == ["stop-1"], "it is read from the file")
+            shows(watch, "stop", ["stop-1"])
         finally:
             box.run("systemctl", "start", *_SOCKETS, "systemd-journald.service")
         emit(box, "stop-2")
-        until(lambda: watch.kinds("stop") == ["stop-1", "stop-2"], "it is read from the journal")
+        shows(watch, "stop", ["stop-1", "stop-2"])
         assert [alarm["source"] for alarm in watch.shown() if alarm["kind"].startswith("stop")] == ["file", "journal"]
 
 
@@ -88,14 +97,14 @@ def test_over_a_move_to_disk(box: Box, watch: WatchProcess) -> None:
         box.run("systemctl", "restart", "systemd-journald")
         with watch.running():
             emit(box, "move-1")
-            until(lambda: watch.kinds("move") == ["move-1"], "it is shown")
+            shows(watch, "move", ["move-1"])
             box.path(volatile).unlink()
             box.run("mkdir", "/var/log/journal")
             box.run(*_AS_DEBIAN_HAS_IT)
             box.run("systemctl", "restart", "systemd-journald")
             box.run("journalctl", "--flush")
             emit(box, "move-2")
-            until(lambda: watch.kinds("move") == ["move-1", "move-2"], "it is shown from disk")
+            shows(watch, "move", ["move-1", "move-2"])
         with watch.running():
             emit(box, "move-3")
             until(lambda: "move-3" in watch.kinds("move"), "the last one is shown")
