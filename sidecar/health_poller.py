@@ -4,25 +4,23 @@ While the link is well a probe goes out every `health_poll_seconds`, give or tak
 step. While the breaker is open, pauses double up to a cap, with full jitter. Two probes in a row that succeed reset
 them: the one that closes the breaker, and the next, which finds it closed still. So an adapter whose health is well and
 whose answers are not is asked less and less often. While the adapter is away, a new socket file tells without touching
-it that it was started again, and cuts a pause short; while it is there, nothing is looked at between probes.
+it that it was started again, and cuts a pause short: the kernel says so, and nothing is looked at meanwhile.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import backoff
 
 from shared.config import Limits
 from sidecar.breaker import LinkBreaker
+from sidecar.folder_watch import FolderWatch
 from sidecar.link import Link
 
 _log = logging.getLogger(__name__)
-
-_LOOK_SECONDS: Final = 0.1
-"""How often the socket file is looked at while the adapter is away; one `stat` costs a microsecond."""
 
 
 class HealthPoller:
@@ -51,6 +49,7 @@ class HealthPoller:
         self._on_ready = on_ready
         self._changed = changed
         self._open_pauses = self._new_pauses()
+        self._watch = FolderWatch(socket_path.parent)
         self._probed_socket: tuple[int, int] | None = None
         self.reachable = False
 
@@ -61,9 +60,12 @@ class HealthPoller:
 
     async def run(self) -> None:
         """Probe for ever; cancel it to end it."""
-        while True:
-            await self._probe()
-            await self._pause()
+        try:
+            while True:
+                await self._probe()
+                await self._pause()
+        finally:
+            self._watch.close()
 
     async def _probe(self) -> None:
         was_reachable, was_closed = self.reachable, self._breaker.closed
@@ -89,14 +91,17 @@ class HealthPoller:
         loop = asyncio.get_running_loop()
         due = loop.time() + self._pause_seconds()
         if self.reachable:
+            self._watch.close()
             await asyncio.sleep(due - loop.time())
             return
+        self._watch.open()
         hastened = False
         while (left := due - loop.time()) > 0:
-            await asyncio.sleep(min(left, _LOOK_SECONDS))
             if not hastened and _identity(self._socket_path) != self._probed_socket:
                 hastened = True
                 due = min(due, loop.time() + self._place * self._limits.health_poll_seconds)
+            else:
+                await self._watch.wait(left)
 
     def _pause_seconds(self) -> float:
         if self._breaker.closed:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -23,7 +24,7 @@ import shared.database.opening
 import shared.journal
 import shared.lifecycle
 import sidecar.app
-import sidecar.health_poller
+import sidecar.folder_watch
 from shared.clock import Clock
 from tests.simulation.disk import Disk, InlineDatabase, current_disk
 from tests.support.clock import START_SECONDS
@@ -130,6 +131,11 @@ class Host:
             raise fault
 
 
+def _no_watch(_: Path) -> int:
+    """In place of the kernel's, of which a user has only so many: a run must not depend on who else has some."""
+    raise OSError
+
+
 async def _at_once(_: float, work: Callable[[], bool]) -> bool:
     """In place of a thread, which virtual time would not wait for."""
     return work()
@@ -158,7 +164,8 @@ def simulated(host: Host) -> Iterator[None]:
         (sidecar.app, "serving", _serving),
         (shared.database.opening, "Database", InlineDatabase),
         (adapter.store.copying, "_IN_THREAD", _inline),
-        (sidecar.health_poller, "_LOOK_SECONDS", _LOOK_SECONDS),
+        (sidecar.folder_watch, "LOOK_SECONDS", _LOOK_SECONDS),
+        (sidecar.folder_watch, "_watch", _no_watch),
         (shared.journal, "send_entry", lambda *_: False),
         (shared.journal, "_within", _at_once),
         (aiohttp.connector, "monotonic", lambda: asyncio.get_running_loop().time()),

@@ -153,7 +153,8 @@ def _poller(adapter: _Adapter, folder: Path, on_ready: Callable[[], object], pla
 def test_after_seven_days_it_recovers_within_one_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Probes go on with pauses of at most the cap, half of it on average, and the first one after the return is the
     recovery. Nothing tells of the return but the probes."""
-    monkeypatch.setattr("sidecar.health_poller._LOOK_SECONDS", 3_600)
+    monkeypatch.setattr("sidecar.folder_watch.LOOK_SECONDS", 3_600)
+    monkeypatch.setattr("sidecar.folder_watch.SURE_SECONDS", 3_600)
     cap, outage_seconds = Limits().breaker_reset_cap_seconds, 7 * 86_400
 
     async def outage() -> tuple[list[float], float]:
