@@ -74,9 +74,9 @@ def _pop_before_ack() -> contextlib.AbstractContextManager[Any]:
 
 def _outbox_emptied_first() -> contextlib.AbstractContextManager[Any]:
     async def drain(self: Recovery) -> bool:
-        entries = await self._outbox.head()
-        await self._outbox.settle(entries, [])
-        await self._submitter.submit([entry.draft for entry in entries])
+        async with self._outbox.taken(self._together) as entries:
+            await self._outbox.settle(entries, [])
+            await self._submitter.submit([entry.draft for entry in entries])
         return True
 
     return mock.patch.object(Recovery, "_drain_batch", drain)
