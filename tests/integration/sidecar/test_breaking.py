@@ -172,8 +172,7 @@ def test_after_seven_days_it_recovers_within_one_cap(tmp_path: Path, monkeypatch
     assert 0.45 * cap < sum(pauses) / len(pauses) < 0.55 * cap
 
 
-@pytest.mark.parametrize("sidecars", [7, 200])
-@pytest.mark.parametrize("restart", range(3))
+@pytest.mark.parametrize(("sidecars", "restart"), [(7, 0), (7, 1), (7, 2), (200, 1)])
 def test_first_probes_after_a_restart_are_spread(sidecars: int, restart: int, tmp_path: Path) -> None:
     """Sidecars that all see the new socket: no bucket of 100 ms holds over 30 % of the first probes, and the last of
     them comes soon."""
