@@ -72,7 +72,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         await store.start()
         stack.push_async_callback(store.close)
         submit = Submit(broker, auth, roster, registry, clock, limits.envelope_bytes_max)
-        receive = Receive(broker, limits.poll_wait_seconds_max)
+        receive = Receive(broker, store, roster, limits.poll_wait_seconds_max)
         dead_letters = DeadLetters(broker, store, roster, clock)
         replays, browse = Replays(broker, store, roster), Browse(store, roster, registry)
         topology = TopologyVersions(broker, store, roster)

@@ -122,6 +122,10 @@ class Gap(Model):
     channel: str
     first: int = Field(alias="from")
     last: int = Field(alias="to")
+    reason: Literal["restored"] | None = Field(
+        default=None,
+        description="`restored`: the store was put back to an older state, and these are lost or were never given",
+    )
 
 
 class PollAnswer(Model):

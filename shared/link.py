@@ -47,12 +47,25 @@ class PollRequest(Model):
     max: Annotated[int, Field(ge=1, le=POLL_MESSAGES_MAX)] = 10
     poll: PollId | None = None
     lost: Annotated[list[PollId], Field(max_length=16)] | None = None
+    restores: Annotated[int, Field(ge=0)] = Field(default=0, description="`restores` of an earlier answer")
+
+
+class Lost(Model):
+    """Sequences of a channel that are lost, since the store was put back to an older state, or were never given."""
+
+    channel: str
+    first: int = Field(alias="from")
+    last: int = Field(alias="to")
 
 
 class HandOver(Model):
-    """The answer to a poll."""
+    """The answer to a poll. Where the store was put back to an older state since the poller last heard of it, what its
+    channels have lost, and the number of such restores; the answer comes at once then.
+    """
 
     messages: list[Delivery]
+    lost: list[Lost] | None = None
+    restores: int | None = None
 
 
 class OpenMessage(Model):

@@ -15,7 +15,7 @@ from typing import Any, Final
 from shared.link import POLL_PATH
 from shared.strict_json import encode
 from sidecar.acknowledger import Acknowledger
-from sidecar.core.hand_over import Handed, read_hand_over
+from sidecar.core.hand_over import Handed, read_hand_over, read_losses
 from sidecar.core.link_outcome import LinkAnswer, Verdict
 from sidecar.counters import Counters
 from sidecar.link import Link
@@ -87,7 +87,8 @@ class Receiver:
     async def _fetch(self, wait_seconds: float, count: int) -> list[Handed]:
         poll_id = secrets.token_hex(_POLL_ID_BYTES)
         lost = self._lost[-_LOST_MAX:]
-        body = encode({"wait": round(wait_seconds, 3), "max": count, "poll": poll_id, "lost": lost})
+        asked = {"wait": round(wait_seconds, 3), "max": count, "poll": poll_id, "lost": lost}
+        body = encode(asked | ({"restores": self._seen.restores} if self._seen.restores else {}))
         give_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         exchange = asyncio.ensure_future(
             self._link.call("POST", POLL_PATH, body, wait_seconds=wait_seconds, give_up=give_up)
@@ -102,7 +103,12 @@ class Receiver:
         if not exchange.done():
             self._spawn(self._abandon(exchange, give_up))
             return []
-        return _read(exchange.result())
+        answer = exchange.result()
+        handed = _read(answer)
+        restores, ranges = read_losses(answer.document or {})
+        if restores > self._seen.restores:
+            self._seen.lost(restores, ranges)
+        return handed
 
     def _note_lost(self, poll_id: str, told: list[str], exchange: "asyncio.Future[LinkAnswer]") -> None:
         """Remember a poll whose answer may have been lost on the way; forget those the adapter has been told of."""

@@ -20,6 +20,7 @@ class AlarmKind(StrEnum):
     CLOCK = "clock"  # the wall clock has jumped; the agent is the adapter
     STORE = "store"  # the store is damaged or was mended; the agent is the adapter
     BACKUP = "backup"  # no backup was made; the agent is the adapter
+    RESTORE = "restore"  # an older state was put in the place of the store; the agent is the adapter
     TOPOLOGY = "topology"  # a change of members waits for a human; the agent is who proposed it
     SCHEDULE = "schedule"  # a scheduled message could not be sent when its time came; the agent is its sender
 
@@ -38,6 +39,7 @@ class Audience(Enum):
     PLATFORM = auto()  # the members of `platform`
     ORCHESTRATORS = auto()  # each agent of that role, on its direct channel
     GOVERNOR = auto()
+    LEADERS = auto()  # the orchestrators and the Governor
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ RULES: Final[dict[AlarmKind, Rule]] = {
         "alert.backup/1", Audience.GOVERNOR,
         "No backup of the store was made ({reason}): {count} attempts. It is tried again: multiclaw status.",
         at_once=True, storms=True,
+    ),
+    AlarmKind.RESTORE: Rule(
+        "alert.restore/1", Audience.LEADERS,
+        "The store was put back to {reason}. What was sent after it is lost, and named in `lost`; what was settled "
+        "after it comes again.", at_once=True,
     ),
     AlarmKind.TOPOLOGY: Rule(
         "alert.topology/1", Audience.GOVERNOR, "{agent} proposes a change of the topology ({reason}).", at_once=True

@@ -8,6 +8,7 @@ from adapter.core.alarms import Alarm, AlarmKind, Audience
 from adapter.core.alerts import alert, is_alert
 from adapter.core.books import Books, Decide
 from adapter.core.commands import RaiseAlarm, Send, Snapshot
+from adapter.core.losses import Losses
 from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
 from adapter.core.routing import PLATFORM
@@ -26,6 +27,7 @@ class Announcing:
         self._announce = announce
         policy = books.policy
         self._tallies = Tallies(policy.alert_window_us, policy.escalation, snapshot.tallies, now.steady_us)
+        self._lost = _described(snapshot.losses)
         self._open_letters = snapshot.open_dead_letters
         self._told_of_letters = snapshot.open_dead_letters >= policy.escalation.dead_letters_max
 
@@ -40,7 +42,7 @@ class Announcing:
     def tick(self, store: StoreTransaction, now: Now) -> None:
         """See `Part`."""
         for telling in self._tallies.take_due(now.steady_us):
-            state = self._state_of(telling.alarm.agent)
+            state = self._state_of(telling.alarm)
             for channel in self._channels(telling.audience):
                 message_id = self._books.places.last_message_id + 1
                 self._announce(alert(telling, channel, state, message_id), store, now)
@@ -84,16 +86,30 @@ class Announcing:
     def _channels(self, audience: Audience) -> list[str]:
         """Where they are told."""
         topology = self._books.topology
-        if audience is Audience.GOVERNOR:
-            return [direct_channel(GOVERNOR)]
+        if audience in {Audience.GOVERNOR, Audience.LEADERS}:
+            orchestrators = [] if audience is Audience.GOVERNOR else self._channels(Audience.ORCHESTRATORS)
+            return [*orchestrators, direct_channel(GOVERNOR)]
         if audience is Audience.PLATFORM and PLATFORM in topology.members:
             return [PLATFORM]
         return [direct_channel(agent) for agent, role in topology.roles.items() if role == "orchestrator"]
 
-    def _state_of(self, agent: str) -> dict[str, Any]:
-        """What waits for it, and when it polled last, where it is one that polls."""
+    def _state_of(self, alarm: Alarm) -> dict[str, Any]:
+        """What waits for its agent, and when that polled last, where it is one that polls; or what is lost."""
+        if alarm.kind is AlarmKind.RESTORE:
+            return self._lost
+        agent = alarm.agent
         mailbox = self._books.mailboxes.get(agent)
         if mailbox is None:
             return {}
         seen_us = self._books.last_seen.get(agent)
         return {"unread": len(mailbox.live), "last_seen": None if seen_us is None else iso(seen_us)}
+
+
+def _described(losses: Losses) -> dict[str, Any]:
+    """What the newest restore has cost, for the payload that tells of it."""
+    lost = [
+        {"channel": channel, "from": each.first, "to": each.last}
+        for channel, ranges in sorted(losses.since(losses.newest - 1).items())
+        for each in ranges
+    ]
+    return {"as_of": iso(losses.as_of_us), "lost": lost}

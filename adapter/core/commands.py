@@ -7,6 +7,7 @@ from adapter.core.alarms import Alarm
 from adapter.core.appointment import Appointment
 from adapter.core.dead_letters import Filter
 from adapter.core.delivery import Delivery
+from adapter.core.losses import NO_LOSSES, Losses
 from adapter.core.membership import NOBODY, FileState, Standing, TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane
@@ -334,6 +335,7 @@ class Snapshot:
     topologies: list[TopologyVersion] = field(default_factory=list)
     last_topology: int = 0
     appointments: list[Appointment] = field(default_factory=list)
+    losses: Losses = NO_LOSSES
 
     @property
     def applied(self) -> list[TopologyVersion]:

@@ -36,6 +36,11 @@ class Enrolling:
         self._open = {each.version: each for each in snapshot.topologies if each.standing is Standing.PROPOSED}
         self._last = snapshot.last_topology
 
+    @property
+    def last_version(self) -> int:
+        """The newest number of all versions."""
+        return self._last
+
     def handlers(self) -> Mapping[type, Decide]:
         """See `Part`."""
         return {

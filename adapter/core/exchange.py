@@ -57,6 +57,7 @@ class Exchange:
         reviving = Reviving(books)
         self._announcing = Announcing(books, snapshot, sending.announce, now)
         self._pruning = Pruning(books, snapshot, now)
+        self._enrolling = Enrolling(books, snapshot)
         self._parts: tuple[Part, ...] = (
             sending,
             self._handing,
@@ -64,7 +65,7 @@ class Exchange:
             reviving,
             Scheduling(books, timetable, sending.release),
             Replaying(books, snapshot, reviving.replay, now),
-            Enrolling(books, snapshot),
+            self._enrolling,
             Inbox(books, snapshot),
             Absence(books, snapshot, self._handing.polls, now),
             self._pruning,
@@ -100,6 +101,11 @@ class Exchange:
     def last_message_id(self) -> int:
         """The newest message that was ever numbered."""
         return self._books.places.last_message_id
+
+    @property
+    def last_topology(self) -> int:
+        """The newest version of the topology that was ever numbered."""
+        return self._enrolling.last_version
 
     def letters(self) -> int:
         """How many messages were ever sent to the Human Governor."""

@@ -18,6 +18,7 @@ class Places:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._sequences = dict(snapshot.sequences)
+        self._base = snapshot.losses.base
         self._message_ids = itertools.count(snapshot.last_message_id + 1)
         self.last_message_id = snapshot.last_message_id
         self._last_stamp_us = snapshot.last_accepted_at_us
@@ -28,8 +29,8 @@ class Places:
         self._used = {}
 
     def last(self, channel: str) -> int:
-        """The newest sequence of a channel; 0 before its first message."""
-        return self._sequences.get(channel, 0)
+        """The newest sequence of a channel; before its first message 0, or what it begins behind."""
+        return self._sequences.get(channel, self._base)
 
     def channels(self) -> tuple[str, ...]:
         """Every channel that ever had a place to give."""
@@ -39,7 +40,7 @@ class Places:
         """Store a message at the next place of its channel."""
         self._last_stamp_us = stamp_us = max(self._last_stamp_us, now.wall_us)
         self.last_message_id = message_id = next(self._message_ids)
-        sequence = self._sequences.get(send.channel, 0) + 1
+        sequence = self._sequences.get(send.channel, self._base) + 1
         self._sequences[send.channel] = self._used[send.channel] = sequence
         complete = {
             **envelope,

@@ -12,6 +12,7 @@ from adapter.store.engine import Store
 from adapter.store.open_messages import read_forgotten_us, read_open
 from adapter.store.reads import read_range, read_steps, read_tree
 from shared.limits import INTEGER_MAX
+from shared.lost_ranges import gap_document
 from shared.problems import Problem
 from shared.times import iso
 from shared.web.routes import Answer, Call, json_answer
@@ -33,7 +34,7 @@ class Browse:
         final = call.query_int("to", first, first, INTEGER_MAX)
         page = await self._store.read(lambda db, names: read_range(db, names, channel, first, final))
         messages = [orjson.Fragment(envelope) for envelope in page.envelopes]
-        gaps = [{"channel": channel, "from": begin, "to": end} for begin, end in page.holes]
+        gaps = [gap_document(channel, hole) for hole in page.holes]
         body = {"channel": channel, "messages": messages, "gaps": gaps, "last": page.last, "next": page.next}
         return Answer(200, orjson.dumps(body))
 

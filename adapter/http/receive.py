@@ -6,6 +6,9 @@ import orjson
 
 from adapter.broker import Broker
 from adapter.core.commands import Ack, Extend, Extended, HandedOver, Nack, Settled
+from adapter.core.losses import Losses
+from adapter.http.roster import Roster
+from adapter.store.engine import Store
 from shared.api import AckRequest, ExtendRequest, NackRequest
 from shared.link import PollRequest
 from shared.model import check
@@ -17,17 +20,33 @@ from shared.web.routes import Answer, Call, json_answer
 class Receive:
     """Poll, ack, nack and extend."""
 
-    def __init__(self, broker: Broker, poll_wait_seconds_max: float) -> None:
+    def __init__(self, broker: Broker, store: Store, roster: Roster, poll_wait_seconds_max: float) -> None:
         self._broker = broker
+        self._store = store
+        self._roster = roster
         self._poll_wait_seconds_max = poll_wait_seconds_max
 
     async def poll(self, call: Call) -> Answer:
         """Messages, or an empty list when the wait is over. An answer nobody takes gives the leases back."""
         request = check(PollRequest, call.json())
-        wait = min(request.wait, self._poll_wait_seconds_max)
+        losses = self._store.losses
+        is_news = losses.newest > request.restores
+        wait = 0.0 if is_news else min(request.wait, self._poll_wait_seconds_max)
         handed = await self._broker.poll(call.agent, request.max, wait, request.poll or "", tuple(request.lost or ()))
-        body = orjson.dumps({"messages": [_delivery(message) for message in handed]})
-        return Answer(200, body, undelivered=lambda: self._broker.give_back(call.agent, handed))
+        body: dict[str, Any] = {"messages": [_delivery(message) for message in handed]}
+        if is_news:
+            body |= {"lost": self._lost(losses, call.agent, request.restores), "restores": losses.newest}
+        return Answer(200, orjson.dumps(body), undelivered=lambda: self._broker.give_back(call.agent, handed))
+
+    def _lost(self, losses: Losses, agent: str, restores: int) -> list[dict[str, Any]]:
+        """What the agent's own channels have lost."""
+        members = self._roster.topology.members
+        return [
+            {"channel": channel, "from": lost.first, "to": lost.last}
+            for channel, ranges in losses.since(restores).items()
+            if agent in members.get(channel, ())
+            for lost in ranges
+        ]
 
     async def ack(self, call: Call) -> Answer:
         """The acked ids; 409 `stale-lease` when one had ended, the others being acked."""

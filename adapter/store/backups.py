@@ -137,15 +137,20 @@ def export(source: Path, target: Path) -> None:
         raise FileExistsError(f"there is a file {target} already; nothing was copied")
     partial = target.with_name(target.name + PARTIAL_SUFFIX)
     try:
-        with source.open("rb") as given, _private(partial) as taken:
-            shutil.copyfileobj(given, taken, _CHUNK_BYTES)
-            taken.flush()
-            os.fsync(taken.fileno())
+        copy_file(source, partial)
         verify_backup(partial)
         partial.rename(target)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """A private, durable copy of a file that nobody writes. Raises `OSError`."""
+    with source.open("rb") as given, _private(target) as taken:
+        shutil.copyfileobj(given, taken, _CHUNK_BYTES)
+        taken.flush()
+        os.fsync(taken.fileno())
 
 
 def _private(path: Path) -> BinaryIO:
@@ -158,7 +163,7 @@ def back_up(connection: sqlite3.Connection, folder: Path, at_us: int, size: int,
     Raises `NoRoomError`, `Damage`, and what SQLite, the system and `rest` raise; nothing is left of one that failed.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _check_room(folder, size)
+    check_room(folder, size)
 
     def seal(copy: sqlite3.Connection) -> Path:
         stamp_copy(copy)
@@ -187,14 +192,15 @@ def _named(path: Path) -> Backup:
     return backup
 
 
-def _check_room(folder: Path, size: int) -> None:
+def check_room(folder: Path, size: int) -> None:
+    """Raises `NoRoomError` where a copy of so many bytes would leave too little."""
     found = os.statvfs(folder)
     free = found.f_bavail * found.f_frsize
     needed = int(size * _ROOM_SHARE) + _ROOM_BYTES
     if free < needed:
         raise NoRoomError(
-            f"a backup needs {_mebibytes(needed)} free in {folder}, and there are {_mebibytes(free)}; make room, keep "
-            "fewer, or name another folder in [backups]"
+            f"a copy needs {_mebibytes(needed)} free in {folder}, and there are {_mebibytes(free)}; make room, keep "
+            "fewer backups, or name another folder in [backups]"
         )
 
 

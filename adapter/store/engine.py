@@ -21,17 +21,20 @@ from typing import Any, Final, TypeVar
 
 from adapter.core.commands import Command, HandedOver, TakeFile
 from adapter.core.exchange import Exchange
+from adapter.core.losses import NO_LOSSES
 from adapter.core.policy import Now, Policy
 from adapter.core.pruning import PruningFigures
 from adapter.core.routing import Topology
 from adapter.store.copying import Copying
 from adapter.store.integrity import Integrity
+from adapter.store.jump import read_losses
 from adapter.store.ladder import Ladder
 from adapter.store.names import Names
 from adapter.store.pulse import Pulse, is_at_risk
 from adapter.store.queries import MIGRATIONS, SCHEMA, SQL
 from adapter.store.reads import on_snapshot
 from adapter.store.replacing import finish_replacement
+from adapter.store.reserve import Reserve
 from adapter.store.startup import check_live_part
 from adapter.store.topologies import log_file_taken
 from adapter.store.transaction import SqliteTransaction, load_snapshot
@@ -131,6 +134,7 @@ class Store:
         self.integrity = Integrity(path, clock)
         self.integrity.on_damage = self._distrust
         self.copying = Copying()
+        self._reserve, self.losses = Reserve(path), NO_LOSSES
 
     async def start(self) -> None:
         """Open, now or as soon as it can be: until then the process answers, is not ready, and says why.
@@ -279,7 +283,9 @@ class Store:
                 log_file_taken(exchange.apply([TakeFile(self._file)], store, self._now())[0])
                 store.flush()
                 names = store.names
+            self.losses = read_losses(connection, names)
         self._last_message_id = exchange.last_message_id
+        self._reserve.opened(exchange.last_message_id, exchange.last_topology)
         return exchange, names
 
     def _apply(self, connection: sqlite3.Connection, commands: list[Command]) -> Committed:
@@ -291,10 +297,11 @@ class Store:
             store = SqliteTransaction(connection, names)
             outcomes = exchange.apply(commands, store, now)
             store.flush()
+            self._reserve.cover(exchange.last_message_id, exchange.last_topology)
+            self.losses = self.losses if store.names is names else read_losses(connection, store.names)
         self._pulse.worked(now.steady_us, wrote=connection.total_changes > changes)
         self._names, self._last_message_id = store.names, exchange.last_message_id
-        due_us = exchange.next_due_us()
-        return Committed(outcomes, exchange.handed_over, due_us, exchange.topology, exchange.letters())
+        return Committed(outcomes, exchange.handed_over, exchange.next_due_us(), exchange.topology, exchange.letters())
 
     def _tell(self, topology: Topology) -> None:
         self._topology = topology

@@ -21,6 +21,7 @@ class Names:
         """Give a number to every name that has none, and read them all. Runs inside a transaction."""
         connection.executemany(SQL["insert_agent"], [(name,) for name in agents])
         connection.executemany(SQL["insert_channel"], [(name,) for name in channels])
+        connection.execute(SQL["lose_before_channel"])
         agent_rows = connection.execute(SQL["agents"]).fetchall()
         channel_rows = connection.execute(SQL["channels"]).fetchall()
         return cls(

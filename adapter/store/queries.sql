@@ -5,7 +5,50 @@
 INSERT INTO agents (name) VALUES (?) ON CONFLICT DO NOTHING
 
 -- name: insert_channel
-INSERT INTO channels (name, last_sequence, last_message_id) VALUES (?, 0, 0) ON CONFLICT DO NOTHING
+INSERT INTO channels (name, last_sequence, last_message_id)
+SELECT ?, coalesce((SELECT sum(jump) FROM restores), 0), 0 WHERE TRUE ON CONFLICT DO NOTHING
+
+-- name: lose_before_channel
+INSERT INTO lost_ranges (channel_id, first_sequence, last_sequence, restore_id)
+SELECT c.id, 1, c.last_sequence, (SELECT max(id) FROM restores) FROM channels AS c
+WHERE c.last_message_id = 0 AND c.last_sequence > 0
+ON CONFLICT DO NOTHING
+
+-- name: sequence_base
+SELECT coalesce(sum(jump), 0) FROM restores
+
+-- name: insert_restore
+INSERT INTO restores (id, restored_at_us, as_of_us, first_message_id, jump) VALUES (?, ?, ?, ?, ?)
+
+-- name: newest_restore
+SELECT id, as_of_us FROM restores ORDER BY id DESC LIMIT 1
+
+-- name: lost_ranges
+SELECT channel_id, first_sequence, last_sequence, restore_id FROM lost_ranges ORDER BY channel_id, first_sequence
+
+-- name: lose_ranges
+INSERT INTO lost_ranges (channel_id, first_sequence, last_sequence, restore_id)
+SELECT id, last_sequence + 1, last_sequence + ?, (SELECT max(id) FROM restores) FROM channels
+
+-- name: jump_sequences
+UPDATE channels SET last_sequence = last_sequence + ?, last_message_id = ?
+
+-- name: release_leases
+UPDATE deliveries INDEXED BY deliveries_live SET state = 0, lease_until_us = 0, token = NULL
+WHERE state < 2 AND state = 1
+
+-- name: renumber_topology
+INSERT INTO topologies (version, base, membership, changes, source, proposed_by, reason, proposed_at_us, standing,
+                        in_file)
+SELECT ?, version, membership, '[]', 'file', 'file', 'an older state of the store was put in place', ?, 'current',
+       in_file
+FROM topologies WHERE standing = 'current'
+
+-- name: supersede_topologies
+UPDATE topologies SET standing = 'superseded' WHERE standing = 'current' AND version < ?
+
+-- name: overtake_proposals
+UPDATE topologies SET standing = 'stale' WHERE standing = 'proposed'
 
 -- name: agents
 SELECT id, name FROM agents
@@ -18,6 +61,12 @@ SELECT max(last_message_id) FROM channels
 
 -- name: save_proof
 INSERT INTO proofs (id, proven_at_us) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET proven_at_us = excluded.proven_at_us
+
+-- name: is_a_store
+SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'deliveries'
+
+-- name: last_proof
+SELECT proven_at_us FROM proofs
 
 -- name: save_sequences
 UPDATE channels SET last_sequence = new.column2, last_message_id = new.column3

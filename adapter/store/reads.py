@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from adapter.core.tasks import Step
+from adapter.store.jump import read_losses
 from adapter.store.names import Names
 from adapter.store.queries import SQL
+from shared.lost_ranges import Missing, explain
 from shared.problems import Problem
 from shared.strict_json import decode_object
 from shared.times import iso
@@ -25,11 +27,11 @@ _TREE_STEPS_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Stored envelopes of a channel, the first and last sequence of each hole before, between and behind them, the
+    """Stored envelopes of a channel, the holes before, between and behind them with what is known of each, the
     channel's newest sequence, and where the next page starts."""
 
     envelopes: list[bytes]
-    holes: list[tuple[int, int]]
+    holes: list[Missing]
     last: int
     next: int | None
 
@@ -48,7 +50,7 @@ def read_range(connection: sqlite3.Connection, names: Names, channel: str, first
     """Messages `first` to `final`, as far as they are retained.
 
     Raises `range-not-retained` for a start in the future, for one older than all that is retained, and for a range of
-    which nothing is; it tells from where on there is something.
+    which nothing is; it tells from where on there is something, and what of the range was lost.
     """
     channel_id = names.channel_ids[channel]
     last = _last_sequence(connection, channel_id)
@@ -56,11 +58,24 @@ def read_range(connection: sqlite3.Connection, names: Names, channel: str, first
         detail = f"{channel} ends at {last}; {first} lies in the future."
         raise Problem("range-not-retained", detail, field="query from", last=last)
     rows = connection.execute(SQL["range"], (channel_id, first, final, RANGE_MESSAGES_MAX + 1)).fetchall()
+    losses = read_losses(connection, names)
     if not rows or first < (_first_retained(connection, channel_id, 1) or 0):
         retained_from = _first_retained(connection, channel_id, first)
-        detail = f"{channel} is retained from {retained_from or last + 1}; {first} is gone."
-        raise Problem("range-not-retained", detail, field="query from", retained_from=retained_from, last=last)
-    return _page([(sequence, bytes(envelope)) for sequence, envelope in rows], first, min(final, last), last)
+        raise _gone(channel, explain(first, min(final, last), losses.of(channel)), retained_from, last)
+    page = _page([(sequence, bytes(envelope)) for sequence, envelope in rows], first, min(final, last), last)
+    page.holes[:] = [part for hole in page.holes for part in explain(*hole[:2], losses.of(channel))]
+    return page
+
+
+def _gone(channel: str, missing: list[Missing], retained_from: int | None, last: int) -> Problem:
+    lost = [part for part in missing if part.reason is not None]
+    detail = f"{channel} is retained from {retained_from or last + 1}; {missing[0].first} is gone."
+    if lost:
+        spans = ", ".join(f"{part.first} to {part.last}" for part in lost)
+        detail += f" The store was put back to an older state: {spans} were lost with what came after it."
+    told = [{"from": part.first, "to": part.last, "reason": part.reason} for part in lost]
+    more: dict[str, Any] = {"lost": told} if told else {}
+    return Problem("range-not-retained", detail, field="query from", retained_from=retained_from, last=last, **more)
 
 
 def _first_retained(connection: sqlite3.Connection, channel_id: int, first: int) -> int | None:
@@ -70,11 +85,11 @@ def _first_retained(connection: sqlite3.Connection, channel_id: int, first: int)
 
 def _page(rows: list[tuple[int, bytes]], first: int, final: int, last: int) -> Range:
     taken: list[bytes] = []
-    holes: list[tuple[int, int]] = []
+    holes: list[Missing] = []
     size, expected, following = 0, first, None
     for sequence, envelope in rows:
         if sequence > expected:
-            holes.append((expected, sequence - 1))
+            holes.append(Missing(expected, sequence - 1, None))
         size += len(envelope)
         if taken and (len(taken) == RANGE_MESSAGES_MAX or size > _RANGE_BYTES_MAX):
             following = sequence
@@ -82,7 +97,7 @@ def _page(rows: list[tuple[int, bytes]], first: int, final: int, last: int) -> R
         taken.append(envelope)
         expected = sequence + 1
     if following is None and expected <= final:
-        holes.append((expected, final))
+        holes.append(Missing(expected, final, None))
     return Range(taken, holes, last, following)
 
 

@@ -14,6 +14,26 @@ CREATE TABLE IF NOT EXISTS channels (
     last_message_id INTEGER NOT NULL
 ) STRICT;
 
+-- Older states that were put in the place of newer ones (adapter/store/jump.py): the first message that cannot have been
+-- given before, which names the restore; of when the state was, the first message that may be lost, and how far each
+-- channel has jumped.
+CREATE TABLE IF NOT EXISTS restores (
+    id INTEGER PRIMARY KEY,
+    restored_at_us INTEGER NOT NULL,
+    as_of_us INTEGER NOT NULL,
+    first_message_id INTEGER NOT NULL,
+    jump INTEGER NOT NULL
+) STRICT;
+
+-- What each channel has jumped over then: numbers that may have been given, and whose messages are not here.
+CREATE TABLE IF NOT EXISTS lost_ranges (
+    channel_id INTEGER NOT NULL,
+    first_sequence INTEGER NOT NULL,
+    last_sequence INTEGER NOT NULL,
+    restore_id INTEGER NOT NULL,
+    PRIMARY KEY (channel_id, first_sequence)
+) STRICT, WITHOUT ROWID;
+
 -- One row, written at each opening and by probes (pulse.py): proof that the store takes writes. Wall time.
 CREATE TABLE IF NOT EXISTS proofs (
     id INTEGER PRIMARY KEY CHECK (id = 1),

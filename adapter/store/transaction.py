@@ -12,6 +12,7 @@ from adapter.core.membership import TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
 from adapter.core.tallies import Tally
+from adapter.store.jump import read_losses
 from adapter.store.letters import letter_row, read_dead_letter
 from adapter.store.names import Names
 from adapter.store.pruning import forget, read_floors, read_held, read_retained
@@ -293,6 +294,7 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
         topologies=read_topologies_that_count(connection),
         last_topology=connection.execute(SQL["last_topology"]).fetchone()[0] or 0,
         appointments=read_appointments(connection, names),
+        losses=read_losses(connection, names),
     )
 
 

@@ -65,5 +65,8 @@ def check_complete(store: Path, witness: Witness, last_message_id: int) -> None:
 
 
 def _seen(store: Path, witness: Witness) -> str:
-    mend = f"put the right files back, or, where this is meant, remove {witness_path(store)}"
+    mend = (
+        "put the right files back; where an older state is meant: multiclaw restore FILE, which gives no number twice, "
+        f"as removing {witness_path(store)} would"
+    )
     return f"number {witness.last_message_id} was seen in it: it is an older copy, or another store; {mend}"

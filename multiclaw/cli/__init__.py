@@ -16,6 +16,7 @@ _VERBS: Final = {
     "check": "multiclaw.cli.check",
     "backup": "multiclaw.cli.backup",
     "repair": "multiclaw.cli.repair",
+    "restore": "multiclaw.cli.restore",
     "doctor": "multiclaw.cli.doctor",
     "demo": "multiclaw.demo.command",
     "send": "multiclaw.cli.messages",

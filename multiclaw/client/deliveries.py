@@ -48,7 +48,7 @@ class Deliveries:
         answer = await self._transport.once("GET", target, patience=wait)
         messages = [Message(delivery, self) for delivery in answer["messages"]]
         for gap in answer.get("gaps", ()):
-            await self._gaps.note(Gap(gap["channel"], gap["from"], gap["to"]))
+            await self._gaps.note(Gap(gap["channel"], gap["from"], gap["to"], gap.get("reason")))
         return messages
 
     async def poll_until_some(self, wait: float, count: int) -> list[Message]:

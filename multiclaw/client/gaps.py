@@ -14,11 +14,16 @@ _GAPS_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Sequences of a channel, both ends included, that this agent was not given; `agent.read` gets them."""
+    """Sequences of a channel, both ends included, that this agent was not given; `agent.read` gets them.
+
+    `reason` is `restored` where nobody can: the store was put back to an older state, and they are lost with what came
+    after it, or were never given.
+    """
 
     channel: str
     first: int
     last: int
+    reason: str | None = None
 
 
 GapHook = Callable[[Gap], Any]

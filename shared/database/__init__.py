@@ -3,8 +3,11 @@
 from shared.database.backup import (
     PARTIAL_SUFFIX,
     Rest,
+    connect_copy,
+    connect_to_change,
     refuse_copy,
     stamp_copy,
+    unstamp_copy,
     verify_backup,
     write_backup,
     write_copy,
@@ -16,7 +19,7 @@ from shared.database.examination import describe_damage, doubt
 from shared.database.library import SQLITE_VERDICT, SQLITE_VERSION, SqliteError
 from shared.database.lock import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.database.log_mark import read_missing
-from shared.database.migrations import Migration, load_migrations
+from shared.database.migrations import Migration, bring_forward, check_version, load_migrations
 from shared.database.opening import BUSY_STORE, QUIET_STORE, Tuning, open_database, open_reader
 from shared.database.page_file import PageFile
 from shared.database.space import give_back, read_space
@@ -39,6 +42,10 @@ __all__ = [
     "ThreadEnded",
     "Tuning",
     "Verdict",
+    "bring_forward",
+    "check_version",
+    "connect_copy",
+    "connect_to_change",
     "describe_damage",
     "doubt",
     "give_back",
@@ -53,6 +60,7 @@ __all__ = [
     "refuse_copy",
     "stamp_copy",
     "transaction",
+    "unstamp_copy",
     "verdict",
     "verify_backup",
     "write_backup",

@@ -109,6 +109,22 @@ def stamp_copy(copy: sqlite3.Connection) -> None:
     copy.execute(f"PRAGMA application_id={COPY_ID if own == APPLICATION_ID else PLAIN_COPY_ID}").fetchall()
 
 
+def unstamp_copy(copy: sqlite3.Connection) -> None:
+    """Have it be a store again."""
+    stamp = copy.execute("PRAGMA application_id").fetchone()[0]
+    if stamp in {COPY_ID, PLAIN_COPY_ID}:
+        copy.execute(f"PRAGMA application_id={APPLICATION_ID if stamp == COPY_ID else 0}").fetchall()
+
+
+def connect_to_change(path: Path) -> sqlite3.Connection:
+    """Open a copy that nobody else has, to write into it; each commit is durable, and in the file itself."""
+    library_checksums()
+    connection: sqlite3.Connection = LIBRARY.connect(os.fspath(path), isolation_level=None, check_same_thread=False)
+    for setting in ("journal_mode=DELETE", "synchronous=FULL"):
+        connection.execute(f"PRAGMA {setting}").fetchall()
+    return connection
+
+
 def refuse_copy(path: Path) -> None:
     """Raise `ConfigurationFault` for a backup in the place of a store. For a store that this process has closed."""
     header = read_header(path) if path.is_file() else None

@@ -88,7 +88,17 @@ def migrate(connection: sqlite3.Connection, path: Path, schema: str, migrations:
     steps = plan(said, migrations, is_new=is_empty(connection))
     if steps:
         _back_up(connection, path, said or FIRST)
-    for step in steps:
+    bring_forward(connection, schema, migrations)
+
+
+def check_version(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+    """Raise `ConfigurationFault` for a store that is newer than the program."""
+    plan(version_of(connection), migrations, is_new=False)
+
+
+def bring_forward(connection: sqlite3.Connection, schema: str, migrations: Sequence[Migration]) -> None:
+    """The same without a backup of what it was: for a copy."""
+    for step in plan(version_of(connection), migrations, is_new=is_empty(connection)):
         with transaction(connection):
             for statement in statements(step.script):
                 connection.execute(statement)

@@ -38,3 +38,17 @@ def _read(delivery: dict[str, Any]) -> Handed | None:
         return None
     texts = (handed.delivery_id, handed.sender, handed.idempotency_key, handed.channel)
     return handed if all(isinstance(text, str) for text in texts) and isinstance(handed.sequence, int) else None
+
+
+def read_losses(document: dict[str, Any]) -> tuple[int, list[tuple[str, int, int]]]:
+    """How often the store was put back to an older state, 0 where the answer says nothing new, and what (channel,
+    first, last) was lost with it."""
+    restores = document.get("restores")
+    if not isinstance(restores, int):
+        return 0, []
+    ranges = []
+    for each in document.get("lost") or ():
+        found = each.get("channel"), each.get("from"), each.get("to")
+        if isinstance(found[0], str) and isinstance(found[1], int) and isinstance(found[2], int):
+            ranges.append((found[0], found[1], found[2]))
+    return restores, ranges

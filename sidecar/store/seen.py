@@ -8,7 +8,8 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-from sidecar.core.gaps import advance
+from shared.lost_ranges import RESTORED, LostRange
+from sidecar.core.gaps import advance, explained, news
 from sidecar.store.store import Store, Unit
 
 _LOAD = "SELECT channel, sequence FROM seen"
@@ -19,12 +20,18 @@ _SAVE = (
 
 
 class Seen:
-    """The highest sequence per channel, and gaps found but not told yet."""
+    """The highest sequence per channel, gaps found but not told yet, and what is known to be lost.
+
+    `restores` is how often the store was put back to an older state, as far as the adapter has told since the start.
+    """
 
     def __init__(self) -> None:
         self._highest: dict[str, int] = {}
         self._unsaved: dict[str, int] = {}
         self._untold: list[dict[str, Any]] = []
+        self._lost: dict[str, list[LostRange]] = {}
+        self._told_lost: set[tuple[str, int]] = set()
+        self.restores = 0
 
     async def load(self, store: Store) -> None:
         """Read what an earlier run saved."""
@@ -35,8 +42,26 @@ class Seen:
         moved, gaps = advance(self._highest, messages)
         self._highest.update(moved)
         self._unsaved.update(moved)
-        told, self._untold = [*self._untold, *gaps], []
+        known = [gap for gap in explained(gaps, self._lost) if not self._was_told(gap)]
+        told, self._untold = [*self._untold, *known], []
         return told
+
+    def lost(self, restores: int, ranges: Iterable[tuple[str, int, int]]) -> None:
+        """The store was put back to an older state, `restores` times by now; these (channel, first, last) are lost.
+
+        They are told with the next hand-over, whether or not a message behind them has come.
+        """
+        fresh: dict[str, list[LostRange]] = {}
+        for channel, first, last in ranges:
+            fresh.setdefault(channel, []).append(LostRange(first, last))
+            self._lost.setdefault(channel, []).append(LostRange(first, last))
+        found = news(self._highest, fresh)
+        self._told_lost |= {(gap["channel"], gap["to"]) for gap in found}
+        self._untold += found
+        self.restores = restores
+
+    def _was_told(self, gap: dict[str, Any]) -> bool:
+        return gap.get("reason") == RESTORED and (gap["channel"], gap["to"]) in self._told_lost
 
     def untold(self, gaps: list[dict[str, Any]]) -> None:
         """These did not reach the agent after all; tell them with the next hand-over."""

@@ -39,6 +39,18 @@ _WALKS = {
     "orphaned_dead_letters": "SCAN l; SEARCH m USING INTEGER PRIMARY KEY (rowid=?)",  # likewise
     "newest_message_id": "SEARCH messages",  # its last row, at the start
     "newest_sequences": "SCAN c; SEARCH m USING COVERING INDEX messages_by_sequence (channel_id=?)",  # at the start
+    "insert_channel": "SCAN restores",  # a row for each restore there ever was
+    "lose_before_channel": "SCAN c; SEARCH restores",  # likewise; at the start, and when the members change
+    "sequence_base": "SCAN restores",
+    "newest_restore": "SCAN restores",  # its last row
+    "lost_ranges": "SCAN lost_ranges",  # a row for each channel and restore
+    "lose_ranges": "SCAN channels; SEARCH restores",  # in a restore, as are those that follow
+    "jump_sequences": "SCAN channels",
+    "release_leases": "SCAN deliveries USING INDEX deliveries_live",
+    "renumber_topology": "SCAN topologies",
+    "overtake_proposals": "SCAN topologies",
+    "is_a_store": "SCAN sqlite_schema",
+    "last_proof": "SCAN proofs",
     "orphaned_deliveries": "SCAN d USING INDEX deliveries_live; SEARCH m USING INTEGER PRIMARY KEY (rowid=?)",
 }
 

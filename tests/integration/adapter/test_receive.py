@@ -1,6 +1,7 @@
 """What became of an answer that could not be written: the seam between the web server and the broker."""
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -8,10 +9,11 @@ import pytest
 from adapter.broker import Broker
 from adapter.core.commands import Ack, Claim
 from adapter.http.receive import Receive
+from adapter.http.roster import Roster
 from adapter.store.engine import Store
 from shared.clock import Clock
 from shared.strict_json import decode
-from tests.support.factories import membership, policy, send
+from tests.support.factories import membership, policy, send, topology
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def poll_of(agent, **body):
 
 async def test_an_answer_nobody_took_gives_its_leases_back(broker):
     """At once, and free: the next poll has the message (promise 5)."""
-    receive = Receive(broker, 60)
+    receive = Receive(broker, broker._store, Roster(topology(), {}, Path()), 60)
     await broker.ask(send(to="@qa"))
     for attempt in range(1, 6):
         answer = await receive.poll(poll_of("qa"))

@@ -79,7 +79,7 @@ def test_what_a_range_lacks_is_named(engine, gone, first, final, holes):
     """Before, between and behind what is there: never a silent jump."""
     fill(engine, *(send() for _ in range(6)))
     prune(engine, gone)
-    assert page(engine, first, final).holes == holes
+    assert [hole[:2] for hole in page(engine, first, final).holes] == holes
 
 
 def test_a_hole_between_two_pages_is_named_once(engine):
@@ -87,9 +87,9 @@ def test_a_hole_between_two_pages_is_named_once(engine):
     fill(engine, *(send() for _ in range(250)))
     prune(engine, "BETWEEN 101 AND 150 OR sequence > 240")
     first = page(engine, 1, 300)
-    assert (numbers(first), first.holes) == ((100, 250, 151), [(101, 150)])
+    assert (numbers(first), first.holes) == ((100, 250, 151), [(101, 150, None)])
     second = page(engine, 151, 300)
-    assert (numbers(second), second.holes) == ((90, 250, None), [(241, 250)])
+    assert (numbers(second), second.holes) == ((90, 250, None), [(241, 250, None)])
 
 
 def test_a_channel_whose_messages_are_all_pruned_keeps_its_number(engine):

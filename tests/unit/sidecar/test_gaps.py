@@ -5,7 +5,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.gaps import advance
+from shared.lost_ranges import LostRange
+from sidecar.core.gaps import advance, explained, news
+from sidecar.core.hand_over import read_losses
+from sidecar.store.seen import Seen
 
 
 def test_a_jump_reveals_what_it_passed_over() -> None:
@@ -32,3 +35,41 @@ def test_every_sequence_is_handed_or_told_exactly_once(sequences: list[int], see
     assert highest["a"] == max(sequences)
     assert len(told) == len(set(told))
     assert set(told) | set(sequences) == set(range(1, max(sequences) + 1))
+
+
+def test_a_gap_is_told_in_parts_where_some_of_it_was_lost() -> None:
+    """Each with its reason; other channels have none."""
+    gaps = [{"channel": "a", "from": 2, "to": 9}, {"channel": "b", "from": 1, "to": 1}]
+    assert explained(gaps, {"a": [LostRange(4, 20)]}) == [
+        {"channel": "a", "from": 2, "to": 3},
+        {"channel": "a", "from": 4, "to": 9, "reason": "restored"},
+        {"channel": "b", "from": 1, "to": 1},
+    ]
+
+
+def test_what_was_lost_is_told_as_far_as_it_was_not_handed_over() -> None:
+    """An agent that was ahead of the older state has the beginning of it; one that was behind it is told all of it."""
+    lost = {"a": [LostRange(4, 20)]}
+    assert news({"a": 6}, lost) == [{"channel": "a", "from": 7, "to": 20, "reason": "restored"}]
+    assert news({}, lost) == [{"channel": "a", "from": 4, "to": 20, "reason": "restored"}]
+    assert news({"a": 20}, lost) == []
+
+
+def test_a_loss_is_told_once() -> None:
+    """At once, and not again by the message behind it; what is missing before it is still found by that."""
+    seen = Seen()
+    assert seen.arrived([("a", 1), ("a", 2)]) == []
+    seen.lost(100, [("a", 5, 20)])
+    assert seen.restores == 100
+    assert seen.arrived([]) == [{"channel": "a", "from": 5, "to": 20, "reason": "restored"}]
+    assert seen.arrived([("a", 21)]) == [{"channel": "a", "from": 3, "to": 4}]
+    seen.lost(200, [("a", 22, 30)])
+    assert seen.arrived([("a", 31)]) == [{"channel": "a", "from": 22, "to": 30, "reason": "restored"}]
+
+
+def test_what_an_answer_says_of_losses_is_read_as_far_as_it_can_be() -> None:
+    """Most say nothing; one that is not understood harms nothing."""
+    assert read_losses({"messages": []}) == (0, [])
+    assert read_losses({"restores": 7, "lost": [{"channel": "a", "from": 1, "to": 2}]}) == (7, [("a", 1, 2)])
+    assert read_losses({"restores": 7, "lost": [{"channel": "a", "from": "1", "to": 2}]}) == (7, [])
+    assert read_losses({"restores": "7"}) == (0, [])

@@ -1,0 +1,45 @@
+"""Ranges of a channel that were lost when an older state of the store was put in place. Pure."""
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+RESTORED: Final = "restored"
+"""The reason of a gap: the store is older than these numbers, and whatever had them is not in it any more."""
+
+
+class LostRange(NamedTuple):
+    """Sequences `first` to `last` of a channel: some of them may never have been given."""
+
+    first: int
+    last: int
+
+
+class Missing(NamedTuple):
+    """Sequences that are missing, for one reason; `None` is that they are not retained, or were never handed over."""
+
+    first: int
+    last: int
+    reason: str | None
+
+
+def explain(first: int, last: int, lost: Iterable[LostRange]) -> list[Missing]:
+    """The parts of a gap, in order, with what is known of each. `lost` overlap nowhere."""
+    parts: list[Missing] = []
+    begin = first
+    for each in sorted(lost):
+        low, high = max(begin, each.first), min(last, each.last)
+        if low > high:
+            continue
+        if begin < low:
+            parts.append(Missing(begin, low - 1, None))
+        parts.append(Missing(low, high, RESTORED))
+        begin = high + 1
+    if begin <= last:
+        parts.append(Missing(begin, last, None))
+    return parts
+
+
+def gap_document(channel: str, gap: Missing) -> dict[str, Any]:
+    """As a `Gap` on the wire."""
+    reason = {} if gap.reason is None else {"reason": gap.reason}
+    return {"channel": channel, "from": gap.first, "to": gap.last, **reason}
