@@ -86,6 +86,8 @@ _LINK = {
     ("POST", "/link/v1/topology/versions/{version}/written"),
     ("GET", "/link/v1/governor/inbox"),
     ("POST", "/link/v1/governor/read"),
+    ("GET", "/link/v1/governor/backups"),
+    ("POST", "/link/v1/governor/backups"),
     ("GET", "/health"),
     ("GET", "/health/live"),
     ("GET", "/metrics"),
