@@ -91,6 +91,9 @@ def prepare_repair(
             known = Known(read_witness(store).last_message_id, channels)
             rebuilt = rebuild(salvage, backup, work / "new.db", known, now_us, step)
         return Prepared(work / "new.db", rebuilt, backup, mended, salvage.wrong_pages, salvage.foreign)
+    except (TypeError, ValueError, KeyError) as error:  # a page that went astray, or a schema of garbage
+        discard_repair(store)
+        raise Damage(f"what stands in it makes no sense: {type(error).__name__}: {error}") from error
     except BaseException:
         discard_repair(store)
         raise

@@ -141,3 +141,18 @@ async def test_a_page_that_went_astray(filled, table):
     prepared = await asyncio.to_thread(prepare_repair, filled, None, 0, lambda *_: None)
     assert not prepared.rebuilt.losses.nothing
     assert filled.read_bytes() == content
+
+
+@pytest.mark.parametrize("error", [TypeError("str and int"), UnicodeDecodeError("utf-8", b"", 0, 1, "garbage")])
+async def test_garbage_that_no_rule_foresees(filled, monkeypatch, error):
+    """It cannot be repaired, in words; nothing is changed and nothing left."""
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(repairing, "rebuild", fail)
+    content = filled.read_bytes()
+    with pytest.raises(Damage, match="makes no sense"):
+        prepare_repair(filled, None, 0, lambda *_: None)
+    assert filled.read_bytes() == content
+    assert not filled.with_name("repairing").exists()
