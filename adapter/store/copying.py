@@ -5,14 +5,12 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from shared.database import Rest
 from shared.problems import Problem
 
 T = TypeVar("T")
-
-_IN_THREAD: Final = asyncio.to_thread
 
 
 class GivenUpError(Exception):
@@ -46,7 +44,7 @@ class Copying:
         if self._copying is not None and not self._copying.done():
             raise RuntimeError("one copy at a time")
         self._given_up.clear()
-        copying = self._copying = asyncio.ensure_future(_IN_THREAD(unit, connection, self._rest))
+        copying = self._copying = asyncio.ensure_future(asyncio.to_thread(unit, connection, self._rest))
         try:
             return await asyncio.shield(copying)
         except asyncio.CancelledError:

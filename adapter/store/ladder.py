@@ -24,7 +24,6 @@ from shared.database import Damage
 
 _log = logging.getLogger(__name__)
 
-_IN_THREAD: Final = asyncio.to_thread
 _DECIDE: Final = "see what: multiclaw repair --dry-run; decide: multiclaw repair --accept-loss, or multiclaw restore"
 
 
@@ -71,7 +70,7 @@ class Ladder:
     async def repair(self) -> str | None:
         """Repair the store, which is closed and proven damaged. Why that could not be, or None: open it again."""
         try:
-            outcome = await _IN_THREAD(self._repair)
+            outcome = await asyncio.to_thread(self._repair)
         except _GivenUpError:
             return "the repair was given up, because the process ends; the next start begins it anew"
         finally:

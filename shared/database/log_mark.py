@@ -13,7 +13,7 @@ import sqlite3
 import struct
 import zlib
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from shared.database.library import LIBRARY
 
@@ -23,8 +23,11 @@ CAN_MARK: Final = LIBRARY.sqlite_version_info >= (3, 51, 0)
 _MARK: Final = struct.Struct(">8sII")  # salts, frames, CRC-32 of both
 _NOT_OPEN: Final = bytes(_MARK.size)
 _HEADER: Final = struct.Struct(">4s12s8sII")  # magic, format to sequence number, salts, checksum
+_PAGE_BYTES_AT: Final = 8
 _SALTS_AT: Final = 16
 _SALTS_BYTES: Final = 8
+_FRAME_HEADER_BYTES: Final = 24
+_FRAME_SALTS: Final = slice(8, 16)
 _MAGIC: Final = {b"\x37\x7f\x06\x82": "<", b"\x37\x7f\x06\x83": ">"}  # each with the order of the checksum's words
 
 
@@ -56,6 +59,20 @@ def parse_salts(header: bytes) -> bytes | None:
         first = (first + even + second) & 0xFFFFFFFF
         second = (second + odd + first) & 0xFFFFFFFF
     return salts if [first, second] == checksum else None
+
+
+def log_bytes(log: BinaryIO) -> int:
+    """How much of an open log SQLite may read after a crash: its header, and frames as long as they have its salts."""
+    log.seek(0)
+    header = log.read(_HEADER.size)
+    salts = parse_salts(header)
+    if salts is None:
+        return 0
+    (page_bytes,) = struct.unpack_from(">I", header, _PAGE_BYTES_AT)
+    at = _HEADER.size
+    while log.read(_FRAME_HEADER_BYTES)[_FRAME_SALTS] == salts:
+        at = log.seek(at + _FRAME_HEADER_BYTES + page_bytes)
+    return at
 
 
 def lost_commits(mark: Mark | None, header: bytes, frames: int) -> str | None:

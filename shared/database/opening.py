@@ -15,7 +15,7 @@ from shared.database.checksums import APPLICATION_ID, judge_store, library_check
 from shared.database.connection import Database
 from shared.database.damage import Damage
 from shared.database.library import LIBRARY
-from shared.database.log_mark import CAN_MARK, LogMark
+from shared.database.log_mark import CAN_MARK, LogMark, log_bytes
 from shared.database.migrations import Migration, is_empty, migrate, plan, version_of
 
 _PAGE_BYTES: Final = 8192  # three rows of the mean 2 KB share a page; at 4,096 each row takes a page of its own
@@ -158,14 +158,18 @@ def _write_log_again(log: Path) -> None:
     a power cut would take them with all that was committed after them, since the log ends with the first frame that is
     not right (https://wiki.postgresql.org/wiki/Fsync_Errors). Neither may they be copied into the database file first:
     a log that is right up to them only would then lay older pages over newer ones. Who killed the process that saw the
-    error is not known here, so it is done for each log that was left behind.
+    error is not known here, so it is done for each log that was left behind. What a log held before it started anew
+    has other salts, and nobody reads it.
     """
     if not log.exists():
         return
     with log.open("r+b") as file:
-        while block := file.read(len(_ZEROS)):
+        left = log_bytes(file)
+        file.seek(0)
+        while block := file.read(min(left, len(_ZEROS))):
             file.seek(-len(block), os.SEEK_CUR)
             file.write(block)
+            left -= len(block)
         file.flush()
         os.fsync(file.fileno())
 

@@ -19,7 +19,6 @@ from unittest import mock
 import aiohttp.connector
 
 import adapter.app
-import adapter.store.copying
 import shared.database.opening
 import shared.journal
 import shared.lifecycle
@@ -148,11 +147,6 @@ async def _serving(server: Any) -> AsyncIterator[Any]:
         yield runner
 
 
-async def _inline(unit: Callable[..., Any], *arguments: Any) -> Any:
-    """In place of a thread, for which virtual time would not wait."""
-    return unit(*arguments)
-
-
 @contextlib.contextmanager
 def simulated(host: Host) -> Iterator[None]:
     """Inside, applications run on this host: its clock, its disks, and chance from its seed."""
@@ -163,7 +157,6 @@ def simulated(host: Host) -> Iterator[None]:
         (adapter.app, "serving", _serving),
         (sidecar.app, "serving", _serving),
         (shared.database.opening, "Database", InlineDatabase),
-        (adapter.store.copying, "_IN_THREAD", _inline),
         (sidecar.folder_watch, "LOOK_SECONDS", _LOOK_SECONDS),
         (sidecar.folder_watch, "_watch", _no_watch),
         (shared.journal, "send_entry", lambda *_: False),

@@ -5,6 +5,7 @@ Sockets are real and both their ends live here, so what was written can be read 
 
 import asyncio
 import selectors
+from collections.abc import Callable
 from typing import Any
 
 _STUCK_SECONDS = 5.0
@@ -45,6 +46,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Virtual seconds."""
         return self._virtual.now
+
+    def run_in_executor(self, _: Any, work: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
+        """In place of a thread: the clock would not wait for it, and its end would come at a moment of chance."""
+        future = self.create_future()
+        try:
+            future.set_result(work(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 def run(main: Any) -> Any:

@@ -1,5 +1,6 @@
 """What proves damage, what a log's mark proves, and which stores are opened how."""
 
+import io
 import sqlite3
 import struct
 import zlib
@@ -9,7 +10,7 @@ import pytest
 from shared.config import ConfigurationFault
 from shared.database import Damage, doubt, is_certain, is_damage
 from shared.database.checksums import APPLICATION_ID, judge_store
-from shared.database.log_mark import Mark, lost_commits, parse_mark, parse_salts
+from shared.database.log_mark import Mark, log_bytes, lost_commits, parse_mark, parse_salts
 
 SALTS = b"saltsalt"
 
@@ -105,3 +106,17 @@ def test_a_mark_that_is_unreadable_says_nothing():
         assert parse_mark((int.from_bytes(stored, "big") ^ 1 << bit).to_bytes(16, "big")) is None
     assert parse_mark(bytes(16)) is None
     assert parse_mark(stored[:-1]) is None
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_a_log_reaches_as_far_as_its_salts(order):
+    """What it held before it started anew, and the zeros that were written ahead, are not of it; nor is garbage."""
+
+    def frame(salts):
+        return bytes(8) + salts + bytes(8) + bytes(8192)
+
+    own = log_header(order) + 2 * frame(SALTS)
+    for rest in (b"", frame(b"olderlog"), bytes(10_000)):
+        assert log_bytes(io.BytesIO(own + rest)) == len(own)
+    for nothing in (b"", bytes(10_000), b"garbage" * 1_000):
+        assert log_bytes(io.BytesIO(nothing)) == 0
