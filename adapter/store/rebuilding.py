@@ -1,7 +1,8 @@
 """A new store from what can be read of a damaged one, and from a backup for what cannot.
 
-Messages never change, so a copy in the backup is as good. What the new store lacks is named (`adapter/core/loss.py`);
-whether it may be put in place is decided elsewhere. Nothing here writes to any other file than the new one.
+Messages never change, so a copy in the backup is as good. What the new store lacks is named
+(`adapter/core/repair_losses.py`); whether it may be put in place is decided elsewhere. Nothing here writes to any other
+file than the new one.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from adapter.core.alarms import Alarm, AlarmKind
-from adapter.core.loss import Holes, Losses, LostRange, Missing, lost_ranges
+from adapter.core.repair_losses import Holes, Losses, LostRange, Missing, lost_ranges
 from adapter.core.tallies import Tally
 from adapter.store.full_check import check_everything
 from adapter.store.proof import is_proven

@@ -14,8 +14,8 @@ import orjson
 
 from adapter.core.dead_letters import read_history
 from adapter.core.delivery import State
-from adapter.core.loss import Holes
 from adapter.core.membership import Standing
+from adapter.core.repair_losses import Holes
 from adapter.core.routing import Topology
 from adapter.store.proof import delivery_constants
 from adapter.store.queries import REPAIR_SQL, SQL

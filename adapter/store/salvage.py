@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from adapter.core.loss import Holes
+from adapter.core.repair_losses import Holes
 from adapter.store.queries import MIGRATIONS, REPAIR_SQL, SCHEMA
 from adapter.store.rebuilt_rows import KEYED, statement
 from shared.database import Damage, SqliteError, is_damage, library_checksums, read_missing

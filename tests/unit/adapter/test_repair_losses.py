@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from adapter.core.loss import RANGES_MAX, Hole, Holes, Losses, LostRange, Missing, lost_ranges
+from adapter.core.repair_losses import RANGES_MAX, Hole, Holes, Losses, LostRange, Missing, lost_ranges
 
 
 def holes_of(*numbers):
