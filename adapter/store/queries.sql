@@ -11,7 +11,7 @@ SELECT ?, coalesce((SELECT sum(jump) FROM restores), 0), 0 WHERE TRUE ON CONFLIC
 -- name: lose_before_channel
 INSERT INTO lost_ranges (channel_id, first_sequence, last_sequence, restore_id)
 SELECT c.id, 1, c.last_sequence, (SELECT max(id) FROM restores) FROM channels AS c
-WHERE c.last_message_id = 0 AND c.last_sequence > 0
+WHERE c.last_message_id = 0 AND c.last_sequence > 0 AND EXISTS (SELECT 1 FROM restores)
 ON CONFLICT DO NOTHING
 
 -- name: sequence_base

@@ -61,7 +61,7 @@ class Reserve:
         reserved = self._reserved
         if last_message_id < reserved.messages_end and last_topology < reserved.topologies_end:
             return
-        if not reserved.messages_end:
+        if last_message_id and not reserved.messages_end:
             _log.warning(
                 "numbers-reserved: %s did not say; counted on from %d", reserved_path(self._store), last_message_id
             )

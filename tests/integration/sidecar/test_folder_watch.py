@@ -15,7 +15,11 @@ from sidecar.folder_watch import FolderWatch
 @contextlib.contextmanager
 def _watching(folder: Path) -> Iterator[FolderWatch]:
     watch = FolderWatch(folder)
+    end = time.monotonic() + 20
     watch.open()
+    while folder.is_dir() and watch._descriptor is None and time.monotonic() < end:
+        time.sleep(0.1)  # a user has only so many watches, and who runs beside this test may have them all
+        watch.open()
     try:
         yield watch
     finally:
