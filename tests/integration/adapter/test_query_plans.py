@@ -40,7 +40,8 @@ _WALKS = {
     "newest_message_id": "SEARCH messages",  # its last row, at the start
     "newest_sequences": "SCAN c; SEARCH m USING COVERING INDEX messages_by_sequence (channel_id=?)",  # at the start
     "insert_channel": "SCAN restores",  # a row for each restore there ever was
-    "lose_before_channel": "SCAN restores EXISTS; SCAN c; SEARCH restores",  # likewise; at the start, and when the members change
+    # likewise; at the start, and when the members change
+    "lose_before_channel": "SCAN restores EXISTS; SCAN c; SEARCH restores",
     "sequence_base": "SCAN restores",
     "newest_restore": "SCAN restores",  # its last row
     "lost_ranges": "SCAN lost_ranges",  # a row for each channel and restore
