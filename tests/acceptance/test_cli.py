@@ -12,15 +12,7 @@ from typing import Self
 
 import pytest
 
-from tests.support.shell import MULTICLAW, SECONDS_MAX, Shell, texts, wait_until
-
-
-def is_alive(pid: int) -> bool:
-    """Whether it runs: one that only waits to be reaped by somebody else does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+from tests.support.shell import MULTICLAW, SECONDS_MAX, Shell, is_alive, texts, wait_until
 
 
 class CommandShell(Shell):

@@ -30,6 +30,14 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
+def is_alive(pid: int) -> bool:
+    """Whether it runs: one that only waits to be reaped by somebody else does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class Shell:
     """Runs verbs against one deployment: in this process, as the command's entry point does, since to start an
     interpreter takes longer than most verbs. `up` and all that it starts are processes.
@@ -118,8 +126,17 @@ class Shell:
             self.wait_connected()
             yield process
         finally:
+            children = _children(process.pid)
             process.kill()
             process.wait()
+            wait_until(lambda: not any(map(is_alive, children)), "what `up` had started has ended")
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def texts(deliveries: list[dict]) -> list[str]:
