@@ -16,7 +16,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Put a small private file there, whole or not at all, in place of what is there. Raises `OSError`."""
+    """Put a small private file there, whole or not at all, in place of what is there. Raises `OSError`.
+
+    For the one process that writes it.
+    """
     new = path.with_name(path.name + ".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

@@ -11,6 +11,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from shared.durable_files import sync_folder
+
 FILE_NAME: Final = "emergencies.jsonl"
 FILE_BYTES_MAX: Final = 1024 * 1024
 
@@ -56,7 +58,7 @@ class EmergencyFile:
                 if os.write(descriptor, whole) == len(whole):
                     os.fsync(descriptor)
                     if not found.st_size:
-                        _sync_folder(self._path.parent)
+                        sync_folder(self._path.parent)
                     return True
             except OSError:
                 pass
@@ -69,12 +71,3 @@ class EmergencyFile:
 def _after_torn(descriptor: int, size: int) -> bytes:
     """What must come first, so that a line that a crash tore does not spoil this one."""
     return b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the file's name as durable as its content."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,12 +8,12 @@ covers that minute. It also keeps how far the scan of the pages has come.
 
 import contextlib
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from adapter.core.page_scan import ScanPosition
 from shared.database import Damage
+from shared.durable_files import write_durably
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,8 @@ def read_witness(store: Path) -> Witness:
 
 def write_witness(store: Path, witness: Witness) -> None:
     """Note it, durable. A disk that takes no writes is told of by the store itself."""
-    path = witness_path(store)
-    new = path.with_name(path.name + ".new")
     with contextlib.suppress(OSError):
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, json.dumps(asdict(witness)).encode())
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        new.replace(path)
+        write_durably(witness_path(store), json.dumps(asdict(witness)).encode())
 
 
 def check_present(store: Path, witness: Witness) -> None:

@@ -1,14 +1,13 @@
 """What the watcher remembers of its work over restarts: how far it has read, and what it has told lately."""
 
-import contextlib
 import json
 import logging
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
 from multiclaw.watch.core.entry import Place, place_of
+from shared.durable_files import write_durably
 from shared.emergency_news import FilePlace
 from shared.times import MICROSECONDS
 
@@ -86,32 +85,7 @@ class Progress:
             "recent": self.recent,
             "reported": self.reported,
         }
-        write_synced(folder / FILE_NAME, document)
-
-
-def write_synced(path: Path, document: dict[str, Any]) -> None:
-    """Replace a private file by this document, durably; raises `OSError`, and then the old one stands."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(json.dumps(document, separators=(",", ":")).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in it as durable as their files."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        write_durably(folder / FILE_NAME, json.dumps(document, separators=(",", ":")).encode())
 
 
 def _restored(document: dict[str, Any]) -> dict[str, Any]:

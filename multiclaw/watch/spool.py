@@ -9,7 +9,7 @@ from typing import Final
 
 from multiclaw.watch.core.alarm import Alarm
 from multiclaw.watch.core.delivery import Pending
-from multiclaw.watch.progress import sync_folder, write_synced
+from shared.durable_files import sync_folder, write_durably
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Spool:
 
     def _write(self, pending: Pending) -> None:
         document = {"taken_us": pending.taken_us, "ways": pending.ways, "alarm": pending.alarm.stored()}
-        write_synced(self._path(pending), document)
+        write_durably(self._path(pending), json.dumps(document, separators=(",", ":")).encode())
         self._pending[pending.alarm.id] = pending
 
     def _load(self, path: Path) -> None:
