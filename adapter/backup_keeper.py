@@ -15,7 +15,6 @@ from adapter.core.backup_plan import Backup, BackupTimes, surplus
 from adapter.core.commands import RaiseAlarm
 from adapter.core.policy import Now
 from adapter.store.backups import (
-    NoRoomError,
     back_up,
     bytes_needed,
     bytes_written,
@@ -25,6 +24,7 @@ from adapter.store.backups import (
 )
 from adapter.store.copying import GivenUpError
 from adapter.store.engine import Store
+from adapter.store.room import NoRoomError
 from shared.backups import Backups, BackupState, RunningBackup
 from shared.clock import Clock
 from shared.database import Damage, Rest, SqliteError
@@ -90,16 +90,6 @@ class BackupKeeper:
     def troubles(self) -> list[str]:
         """For a human: why there is no new backup, as long as there is none."""
         return [] if self._failure is None else [f"the last backup failed: {self._failure}"]
-
-    @property
-    def newest(self) -> Backup | None:
-        """The newest verified one."""
-        return self._newest
-
-    @property
-    def failed_at_us(self) -> int | None:
-        """When an attempt failed last, in wall microseconds."""
-        return self._failed_at_us
 
     def state(self) -> BackupState:
         """What became of them."""

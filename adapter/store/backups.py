@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from adapter.core.backup_plan import Backup, parse_name
+from adapter.store.ownership import give_to_owner_of
 from adapter.store.queries import SQL
 from adapter.store.replacing import finish_replacement
+from adapter.store.room import require_room
 from adapter.store.witness import check_complete, check_present, read_witness
 from shared.database import (
     PARTIAL_SUFFIX,
     Damage,
     Rest,
     SqliteError,
-    open_reader,
     read_missing,
+    read_once,
     refuse_copy,
     stamp_copy,
     verify_backup,
@@ -41,10 +43,6 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 Progress = Callable[[int, int], None]
 """Bytes that are written, and of how many."""
-
-
-class NoRoomError(Exception):
-    """The disk has too little room for a copy or a repair; nothing was written."""
 
 
 def list_backups(folder: Path) -> list[Backup]:
@@ -118,15 +116,7 @@ def back_up_stopped(store: Path, folder: Path, at_us: int, progress: Progress) -
         size = bytes_needed(connection)
         return back_up(connection, folder, at_us, size, lambda _: progress(min(bytes_written(folder), size), size))
 
-    return asyncio.run(_with_reader(store, unit))
-
-
-async def _with_reader(store: Path, unit: Callable[[sqlite3.Connection], Backup]) -> Backup:
-    database = await open_reader(store)
-    try:
-        return await database.run(unit)
-    finally:
-        await database.close()
+    return asyncio.run(read_once(store, unit))
 
 
 def export(source: Path, target: Path) -> None:
@@ -194,25 +184,13 @@ def _named(path: Path) -> Backup:
 
 def check_room(folder: Path, size: int) -> None:
     """Raises `NoRoomError` where a copy of so many bytes would leave too little."""
-    found = os.statvfs(folder)
-    free = found.f_bavail * found.f_frsize
     needed = int(size * _ROOM_SHARE) + _ROOM_BYTES
-    if free < needed:
-        raise NoRoomError(
-            f"a copy needs {_mebibytes(needed)} free in {folder}, and there are {_mebibytes(free)}; make room, keep "
-            "fewer backups, or name another folder in [backups]"
-        )
-
-
-def _mebibytes(count: int) -> str:
-    return f"{count / 1024 / 1024:,.0f} MiB"
+    require_room(folder, needed, "a copy", "; make room, keep fewer backups, or name another folder in [backups]")
 
 
 @contextlib.contextmanager
 def owned_like(store: Path, folder: Path) -> Iterator[None]:
     """What root makes in the folder inside this block belongs to whoever the store belongs to, which is to use it."""
     yield
-    if os.geteuid() == 0 and folder.exists():
-        owner = store.parent.stat()
-        for path in (folder, *folder.iterdir()):
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    if folder.exists():
+        give_to_owner_of(store.parent, folder, *folder.iterdir())

@@ -16,7 +16,7 @@ from adapter.store.queries import SQL
 from adapter.store.replacing import note_path
 from adapter.store.startup import check_live_part
 from adapter.store.witness import check_complete, check_present, read_witness
-from shared.database import Damage, PageFile, describe_damage, is_damage, open_reader, read_missing, refuse_copy
+from shared.database import Damage, PageFile, describe_damage, is_damage, read_missing, read_once, refuse_copy
 from shared.problems import Problem
 from shared.strict_json import decode_object
 
@@ -73,20 +73,14 @@ def check_everything(path: Path, progress: Progress) -> Findings:
     findings = check_pages(path, progress)
     if not findings.faults:
         try:
-            findings.messages = asyncio.run(_check_rows(path, progress, findings.faults))
+            findings.messages = asyncio.run(
+                read_once(path, lambda connection: _rows(connection, path, progress, findings.faults))
+            )
         except Exception as error:
             if not is_damage(error):
                 raise
             findings.faults.append(describe_damage(path, error))
     return findings
-
-
-async def _check_rows(path: Path, progress: Progress, faults: list[str]) -> int:
-    database = await open_reader(path)
-    try:
-        return await database.run(lambda connection: _rows(connection, path, progress, faults))
-    finally:
-        await database.close()
 
 
 def _rows(connection: sqlite3.Connection, path: Path, progress: Progress, faults: list[str]) -> int:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from adapter.store.backups import NoRoomError
 from adapter.store.repairing import (
     Prepared,
     discard_repair,
@@ -19,6 +18,7 @@ from adapter.store.repairing import (
     prepare_repair,
     repaired_lately,
 )
+from adapter.store.room import NoRoomError
 from shared.clock import Clock
 from shared.database import Damage
 

@@ -6,7 +6,6 @@ is changed: they are copied to be read, and kept when they are replaced.
 """
 
 import contextlib
-import os
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from adapter.store.backups import NoRoomError
+from adapter.store.ownership import give_to_owner_of
 from adapter.store.rebuilding import Known, Rebuilt, rebuild
 from adapter.store.replacing import KEPT, replace_store
+from adapter.store.room import require_room
 from adapter.store.salvage import Salvage, Step, copy_files
 from adapter.store.witness import read_witness
 from shared.database import Damage
@@ -104,11 +104,11 @@ def finish_repair(store: Path, prepared: Prepared, now_us: int) -> Path:
     new = store.with_name(f"{store.name}-repaired")
     prepared.new.replace(new)
     try:
-        _own_like(store.parent, new)
+        give_to_owner_of(store.parent, new)
         kept = replace_store(store, new, _WHY, now_us)
     finally:
         discard_repair(store)
-    _own_like(store.parent, kept.parent, kept)
+    give_to_owner_of(store.parent, kept.parent, kept)
     return kept
 
 
@@ -129,22 +129,8 @@ def repaired_lately(store: Path, now_us: int) -> Path | None:
     return None
 
 
-def _own_like(folder: Path, *paths: Path) -> None:
-    """What root makes here is for whoever the store belongs to, which is to use it."""
-    if os.geteuid() == 0:
-        owner = folder.stat()
-        for path in paths:
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
-
-
 def _check_room(store: Path) -> None:
     """A copy and a new store, each as large as the store and its log."""
     files = (store.with_name(store.name + suffix) for suffix in ("", "-wal"))
     needed = 2 * sum(file.stat().st_size for file in files if file.exists()) + _ROOM_BYTES
-    found = os.statvfs(store.parent)
-    free = found.f_bavail * found.f_frsize
-    if free < needed:
-        mebibyte = 1024 * 1024
-        raise NoRoomError(
-            f"a repair needs {needed // mebibyte:,} MiB free in {store.parent}, and there are {free // mebibyte:,} MiB"
-        )
+    require_room(store.parent, needed, "a repair")

@@ -6,7 +6,6 @@ a crash at any moment (`adapter/store/replacing.py`), and the old files are kept
 
 import asyncio
 import contextlib
-import os
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from adapter.core.backup_plan import parse_name
 from adapter.core.losses import Jump, end_of_numbers
 from adapter.store.backups import check_room, copy_file
 from adapter.store.jump import jump
+from adapter.store.ownership import give_to_owner_of
 from adapter.store.queries import MIGRATIONS, SCHEMA, SQL
 from adapter.store.replacing import finish_replacement, replace_store
 from adapter.store.reserve import TOPOLOGIES_AHEAD, Reserved, read_reserved
@@ -28,7 +28,7 @@ from shared.database import (
     check_version,
     connect_copy,
     connect_to_change,
-    open_reader,
+    read_once,
     transaction,
     unstamp_copy,
     verify_backup,
@@ -117,7 +117,7 @@ def carry_out(store: Path, plan: RestorePlan, now_us: int, progress: Progress) -
             _revive(connection, plan, now_us)
         progress("verifying")
         verify_backup(new)
-        _give_to_owner(new, store.parent)
+        give_to_owner_of(store.parent, new)
         progress("replacing")
         return replace_store(store, new, _WHY, now_us)
     finally:
@@ -145,21 +145,6 @@ def _present(store: Path) -> StoreState | None:
     if not store.exists() or store.stat().st_size == 0:
         return None
     try:
-        return asyncio.run(_read(store, _state_of))
+        return asyncio.run(read_once(store, _state_of))
     except (SqliteError, OSError):
         return None
-
-
-async def _read(store: Path, unit: Callable[[sqlite3.Connection], T]) -> T:
-    database = await open_reader(store)
-    try:
-        return await database.run(unit)
-    finally:
-        await database.close()
-
-
-def _give_to_owner(path: Path, folder: Path) -> None:
-    """What root has made belongs to whoever the store's folder belongs to, and is to serve them."""
-    if os.geteuid() == 0:
-        owner = folder.stat()
-        os.chown(path, owner.st_uid, owner.st_gid)

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import Progress as Bar
 
 from adapter.core.backup_plan import Backup
-from adapter.store.backups import NoRoomError, back_up_stopped, export, list_backups, owned_like
+from adapter.store.backups import back_up_stopped, export, list_backups, owned_like
+from adapter.store.room import NoRoomError
 from multiclaw.cli.exits import CONFIGURATION, FAILED, UNAVAILABLE, Exit
 from multiclaw.cli.governing import governor
 from multiclaw.cli.options import CONFIG_DEFAULT, AsJson, ConfigPath, load_config

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from adapter.core.routing import Topology
-from adapter.store.backups import NoRoomError, newest_verified
+from adapter.store.backups import newest_verified
 from adapter.store.full_check import check_everything
 from adapter.store.repairing import discard_repair, finish_repair, prepare_repair
 from adapter.store.replacing import finish_replacement
+from adapter.store.room import NoRoomError
 from multiclaw.cli.exits import CONFIGURATION, FAILED, UNAVAILABLE, Exit
 from multiclaw.cli.options import CONFIG_DEFAULT, AsJson, ConfigPath, load_config
 from multiclaw.cli.progress import progress_bar

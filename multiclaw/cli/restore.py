@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from adapter.store.backups import NoRoomError, list_backups
+from adapter.store.backups import list_backups
 from adapter.store.restoring import RestorePlan, carry_out, plan_restore
+from adapter.store.room import NoRoomError
 from multiclaw.cli.exits import CONFIGURATION, FAILED, UNAVAILABLE, Exit
 from multiclaw.cli.options import CONFIG_DEFAULT, AsJson, ConfigPath, load_config
 from shared.config import Config, ConfigurationFault

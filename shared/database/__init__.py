@@ -20,7 +20,7 @@ from shared.database.library import SQLITE_VERDICT, SQLITE_VERSION, SqliteError
 from shared.database.lock import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.database.log_mark import read_missing
 from shared.database.migrations import Migration, bring_forward, check_version, load_migrations
-from shared.database.opening import BUSY_STORE, QUIET_STORE, Tuning, open_database, open_reader
+from shared.database.opening import BUSY_STORE, QUIET_STORE, Tuning, open_database, open_reader, read_once
 from shared.database.page_file import PageFile
 from shared.database.space import give_back, read_space
 from shared.database.verdict import Verdict, verdict
@@ -56,6 +56,7 @@ __all__ = [
     "open_database",
     "open_reader",
     "read_missing",
+    "read_once",
     "read_space",
     "refuse_copy",
     "stamp_copy",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from shared.config import ConfigurationFault
 from shared.database.checksums import APPLICATION_ID, judge_store, library_checksums
@@ -17,6 +17,8 @@ from shared.database.damage import Damage
 from shared.database.library import LIBRARY
 from shared.database.log_mark import CAN_MARK, LogMark, log_bytes
 from shared.database.migrations import Migration, is_empty, migrate, plan, version_of
+
+T = TypeVar("T")
 
 _PAGE_BYTES: Final = 8192  # three rows of the mean 2 KB share a page; at 4,096 each row takes a page of its own
 _FRAME_BYTES: Final = _PAGE_BYTES + 24  # a page in the log has a header (https://sqlite.org/fileformat2.html, 4.1)
@@ -91,6 +93,15 @@ async def open_reader(path: Path, tuning: Tuning = QUIET_STORE) -> Database:
         return connection
 
     return await _opened(connect)
+
+
+async def read_once(path: Path, unit: Callable[[sqlite3.Connection], T]) -> T:
+    """Run one reading unit on a store that nobody has open, whose lock the caller holds; raises what SQLite raises."""
+    database = await open_reader(path)
+    try:
+        return await database.run(unit)
+    finally:
+        await database.close()
 
 
 async def _opened(connect: Callable[[Database], sqlite3.Connection]) -> Database:

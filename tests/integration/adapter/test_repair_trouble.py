@@ -6,9 +6,9 @@ import sqlite3
 
 import pytest
 
-from adapter.store import engine, repairing
-from adapter.store.backups import NoRoomError
+from adapter.store import engine, repairing, room
 from adapter.store.repairing import prepare_repair
+from adapter.store.room import NoRoomError
 from adapter.store.witness import witness_path
 from shared.database import QUIET_STORE, Damage, library_checksums
 from shared.database.library import LIBRARY
@@ -64,7 +64,7 @@ def test_a_disk_with_too_little_room(filled, monkeypatch):
     class Full:
         f_bavail, f_frsize = 1, 4096
 
-    monkeypatch.setattr(repairing.os, "statvfs", lambda _: Full)
+    monkeypatch.setattr(room.os, "statvfs", lambda _: Full)
     with pytest.raises(NoRoomError, match="MiB free in"):
         prepare_repair(filled, None, 0, lambda *_: None)
     assert not filled.with_name("repairing").exists()

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,11 +17,11 @@ from adapter.backup_keeper import BackupKeeper
 from adapter.broker import Broker
 from adapter.core.commands import Ack, ProposeTopology
 from adapter.core.losses import UNSURE_NUMBERS
-from adapter.store.backups import NoRoomError
 from adapter.store.engine import Store
 from adapter.store.reads import read_range
 from adapter.store.reserve import MESSAGES_AHEAD, read_reserved, reserved_path
 from adapter.store.restoring import carry_out, plan_restore
+from adapter.store.room import NoRoomError
 from shared.backups import Backups
 from shared.config import ConfigurationFault
 from shared.database import Damage, SqliteError
@@ -51,7 +52,7 @@ class Bench:
         before = self.keeper.ask().attempts
         await until(lambda: self.keeper.state().attempts > before, "it is made")
         assert self.keeper.state().failure is None
-        return self.path.parent / "backups" / self.keeper.newest.name
+        return Path(self.keeper.state().file)
 
     async def sent(self, to="@qa", **fields):
         """The sequence that a message got."""
