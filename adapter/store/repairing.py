@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from adapter.store.ownership import give_to_owner_of
 from adapter.store.rebuilding import Known, Rebuilt, rebuild
 from adapter.store.replacing import KEPT, replace_store
 from adapter.store.room import require_room
@@ -104,12 +103,9 @@ def finish_repair(store: Path, prepared: Prepared, now_us: int) -> Path:
     new = store.with_name(f"{store.name}-repaired")
     prepared.new.replace(new)
     try:
-        give_to_owner_of(store.parent, new)
-        kept = replace_store(store, new, _WHY, now_us)
+        return replace_store(store, new, _WHY, now_us)
     finally:
         discard_repair(store)
-    give_to_owner_of(store.parent, kept.parent, kept)
-    return kept
 
 
 def discard_repair(store: Path) -> None:

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from adapter.store.ownership import give_to_owner_of
 from shared.config import ConfigurationFault
 from shared.durable_files import sync_file, sync_folder, write_durably
 from shared.times import MICROSECONDS, iso
@@ -53,17 +54,20 @@ def replace_store(store: Path, new: Path, why: str, now_us: int) -> Path:
     """Put `new` in the place of the store, and give the folder in which the old files are kept.
 
     For whoever holds the store's lock, with no connection open. `new` is complete, verified, in the store's folder, and
-    is a file by itself, with no log; `why` is a word for the folder's name. Raises `OSError`: then all is as it was,
-    or, where nothing but the last sync failed, the new file is in place.
+    is a file by itself, with no log; `why` is a word for the folder's name. What root does so belongs to whoever the
+    store's folder belongs to. Raises `OSError`: then all is as it was, or, where nothing but the last sync failed, the
+    new file is in place.
     """
     if new.parent != store.parent or not _WHY.fullmatch(why):
         raise ValueError(f"{new} is not beside {store}, or {why!r} is no word for a folder")
     finish_replacement(store)
+    give_to_owner_of(store.parent, new)
     sync_file(new)
     present = [name for name in (store.name + suffix for suffix in _SUFFIXES) if store.with_name(name).exists()]
     step = _Replacement(new.name, _free_name(store.parent, why, now_us), present, why, iso(now_us))
     try:
         write_durably(note_path(store), json.dumps(asdict(step)).encode())
+        give_to_owner_of(store.parent, note_path(store))
         _carry_out(store, step)
     except OSError:
         if not _is_done(store, step):
@@ -95,6 +99,7 @@ def finish_replacement(store: Path) -> Path | None:
 def _carry_out(store: Path, step: _Replacement) -> None:
     kept = store.parent / step.kept
     kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+    give_to_owner_of(store.parent, kept.parent, kept)
     for name in step.files:
         with contextlib.suppress(FileExistsError, FileNotFoundError):  # done before the crash
             os.link(store.with_name(name), kept / name)

@@ -16,7 +16,6 @@ from adapter.core.backup_plan import parse_name
 from adapter.core.losses import Jump, end_of_numbers
 from adapter.store.backups import check_room, copy_file
 from adapter.store.jump import jump
-from adapter.store.ownership import give_to_owner_of
 from adapter.store.queries import MIGRATIONS, SCHEMA, SQL
 from adapter.store.replacing import finish_replacement, replace_store
 from adapter.store.reserve import TOPOLOGIES_AHEAD, Reserved, read_reserved
@@ -117,7 +116,6 @@ def carry_out(store: Path, plan: RestorePlan, now_us: int, progress: Progress) -
             _revive(connection, plan, now_us)
         progress("verifying")
         verify_backup(new)
-        give_to_owner_of(store.parent, new)
         progress("replacing")
         return replace_store(store, new, _WHY, now_us)
     finally:

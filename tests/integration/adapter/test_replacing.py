@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from adapter.broker import Broker
-from adapter.store import engine
+from adapter.store import engine, replacing
 from adapter.store.engine import Store
 from adapter.store.full_check import check_everything
 from adapter.store.replacing import finish_replacement, note_path, replace_store
@@ -105,6 +105,24 @@ async def test_a_replacement(pair):
     assert await stored(path) == NEW
     path.with_name("new.db").write_bytes(path.read_bytes())
     assert replace_store(path, path.with_name("new.db"), "repair", START_US).name == f"{kept.name}-2"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+async def test_what_root_replaces_belongs_to_the_owner_of_the_store(pair, monkeypatch):
+    """So that the adapter, which has a user of its own, can open the store, keep more files beside these, and finish
+    what was interrupted."""
+    path, noted = pair("given"), []
+    os.chown(path.parent, 12_345, 12_345)
+    carry_out = replacing._carry_out
+
+    def look_and_carry_out(store, step):
+        noted.append(note_path(store).stat().st_uid)
+        carry_out(store, step)
+
+    monkeypatch.setattr(replacing, "_carry_out", look_and_carry_out)
+    kept = replace_store(path, path.with_name("new.db"), "restore", START_US)
+    owners = {each.stat().st_uid for each in (path, kept.parent, kept)}
+    assert (owners, noted) == ({12_345}, [12_345])
 
 
 async def test_a_crash_at_any_step(pair):
