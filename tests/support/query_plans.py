@@ -3,14 +3,37 @@
 import ast
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+
+from shared.database import Database, open_database, transaction
 
 _STATEMENT = re.compile(r"(WITH|SELECT|INSERT|UPDATE|DELETE|REPLACE)\s")
 _GIVEN = re.compile(
     r"SCAN (CONSTANT ROW|\d+ CONSTANT ROWS|\d+-ROW VALUES CLAUSE|new|wanted)|(MATERIALIZE|CO-ROUTINE) \w+"
     r"|((CORRELATED )?SCALAR|LIST) SUBQUERY \d+"
 )
+
+
+@asynccontextmanager
+async def filled(
+    path: Path, schema: str, fill: Callable[[sqlite3.Connection], object], *, analysed: bool
+) -> AsyncIterator[Database]:
+    """A store on the library and with the settings of our processes, filled; with statistics, or without."""
+
+    def unit(connection: sqlite3.Connection) -> None:
+        with transaction(connection):
+            fill(connection)
+        if analysed:
+            connection.execute("ANALYZE")
+
+    database = await open_database(path, schema)
+    try:
+        await database.run(unit)
+        yield database
+    finally:
+        await database.close()
 
 
 def plan(connection: sqlite3.Connection, text: str) -> list[str]:

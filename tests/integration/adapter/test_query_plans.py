@@ -9,8 +9,8 @@ import pytest
 
 from adapter.store import queries, rows
 from adapter.store.queries import REPAIR_SQL, SCHEMA, SQL
-from shared.database import Database, open_database
-from tests.support.query_plans import indexes_of, own_indexes, plan, statements_in, walks
+from shared.database import Database
+from tests.support.query_plans import filled, indexes_of, own_indexes, plan, statements_in, walks
 
 _MESSAGES = 10_000
 _LIVE = 100
@@ -86,27 +86,19 @@ FROM messages AS m WHERE m.id <= 1000
 
 @pytest.fixture(params=[False, True], ids=["as it stands", "analysed"])
 async def store(request, tmp_path: Path) -> Database:
-    """A store of some size, on the library and with the settings of the adapter."""
-    database = await open_database(tmp_path / "store.db", SCHEMA)
+    """A store of some size."""
 
     def fill(connection) -> None:
         values = {"messages": _MESSAGES, "live": _LIVE}
-        connection.execute("BEGIN")
         connection.executemany(SQL["insert_agent"], [(f"agent-{n}",) for n in range(7)])
         connection.executemany(SQL["insert_channel"], [(f"channel-{n}",) for n in range(10)])
         connection.execute(_FILL, values)
         connection.execute(_FILL_DELIVERIES, values)
         connection.execute(_FILL_DEAD_LETTERS)
         connection.execute(_FILL_SCHEDULED)
-        connection.execute("COMMIT")
-        if request.param:
-            connection.execute("ANALYZE")
 
-    try:
-        await database.run(fill)
+    async with filled(tmp_path / "store.db", SCHEMA, fill, analysed=request.param) as database:
         yield database
-    finally:
-        await database.close()
 
 
 def texts(name: str) -> Iterator[str]:

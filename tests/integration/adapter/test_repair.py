@@ -70,6 +70,14 @@ async def fill(path, messages=MESSAGES, *, first=0):
     await store.close()
 
 
+async def killed(path, left):
+    """The same, closed in peace, and in `left` as a crash would have left it."""
+    store, broker = await live(path)
+    copy_store(path, left)
+    await broker.close()
+    await store.close()
+
+
 @pytest.fixture
 async def filled(tmp_path):
     """The path of a store with messages in all states."""
@@ -131,10 +139,7 @@ async def repaired(path, **options):
 async def test_a_plain_shell_that_brought_the_log_in(tmp_path):
     """It makes the checksums of all that it writes wrong, and the log is gone: all is there, and leases have ended."""
     path = tmp_path / "store.db"
-    store, broker = await live(tmp_path / "work.db")
-    copy_store(tmp_path / "work.db", path)
-    await broker.close()
-    await store.close()
+    await killed(tmp_path / "work.db", path)
     before = take_census(tmp_path / "work.db")
     await asyncio.to_thread(_shell, path)
     assert not path.with_name("store.db-wal").exists()
@@ -154,10 +159,7 @@ def _shell(path):
 async def test_a_log_that_is_gone_is_refused(tmp_path):
     """Pages are right then, so nobody has brought it in: it says from where on commits are missing."""
     path = tmp_path / "store.db"
-    store, broker = await live(tmp_path / "work.db")
-    copy_store(tmp_path / "work.db", path)
-    await broker.close()
-    await store.close()
+    await killed(tmp_path / "work.db", path)
     path.with_name("store.db-wal").unlink()
     before = path.read_bytes()
     fault, (end,) = await outcome(path)

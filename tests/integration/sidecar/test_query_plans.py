@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import sidecar.store
-from shared.database import Database, open_database
-from tests.support.query_plans import indexes_of, own_indexes, plan, statements_in, walks
+from shared.database import Database
+from tests.support.query_plans import filled, indexes_of, own_indexes, plan, statements_in, walks
 
 _SCHEMA = resources.files("sidecar.store").joinpath("schema.sql").read_text(encoding="utf-8")
 _STATEMENTS = tuple(statements_in(Path(sidecar.store.__file__).parent))
@@ -53,22 +53,14 @@ def is_bounded(text: str, steps: list[str]) -> bool:
 
 @pytest.fixture(params=[False, True], ids=["as it stands", "analysed"])
 async def store(request, tmp_path: Path) -> Database:
-    """A store of some size, on the library and with the settings of the sidecar."""
-    database = await open_database(tmp_path / "sidecar.db", _SCHEMA)
+    """A store of some size."""
 
     def fill(connection) -> None:
-        connection.execute("BEGIN")
         for statement in _FILL:
             connection.execute(statement)
-        connection.execute("COMMIT")
-        if request.param:
-            connection.execute("ANALYZE")
 
-    try:
-        await database.run(fill)
+    async with filled(tmp_path / "sidecar.db", _SCHEMA, fill, analysed=request.param) as database:
         yield database
-    finally:
-        await database.close()
 
 
 async def test_no_statement_walks_what_grows(store: Database) -> None:
