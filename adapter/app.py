@@ -65,9 +65,9 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         journal = Journal("multiclaw-adapter", config.adapter_state, clock)
         broker, ways = Broker(store, clock), ways_of(config.escalation, journal)
         watch = StoreWatch(broker, journal, ways, clock)
-        store.ladder = Ladder(config.adapter_store, clock)
-        store.ladder.newest_backup = partial(newest_verified, config.backup_folder)
-        store.ladder.on_end, store.on_damage = watch.ended, watch.damaged
+        store.mending.ladder = Ladder(config.adapter_store, clock)
+        store.mending.ladder.newest_backup = partial(newest_verified, config.backup_folder)
+        store.mending.ladder.on_end, store.mending.on_damage = watch.ended, watch.damaged
         await stack.enter_async_context(watch.running())
         await store.start()
         stack.push_async_callback(store.close)

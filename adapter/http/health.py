@@ -73,7 +73,7 @@ class Health:
             "page_checksums": self._store.page_checksums,
             "integrity": _integrity(self._store.integrity.figures()),
             "backups": self._backups().model_dump(),
-            "repair": _repair(self._store.ladder),
+            "repair": _repair(self._store.mending.ladder),
             "queues": queues,
             "last_seen": {agent: _moment(seen.get(agent)) for agent in queues},
             "governor_unread": unread,

@@ -4,17 +4,15 @@ On a SQLite that may have the WAL-reset fault (`shared/database/verdict.py`) the
 second connection, none can checkpoint at the same moment.
 
 A failed commit is final for its group: every command of it is refused, the exchange in memory is thrown away, and
-the file is opened again and read from the disk. Until that succeeds, with a write to prove it, the store is not
-ready. An fsync that failed is never tried again on the same connection. A store that is damaged
-(`shared/database/damage.py`) is not opened again unless it was repaired without loss (`adapter/store/ladder.py`): it
-stays not ready, and its files stay as they are.
+the file is opened again and read from the disk (`adapter/store/mending.py`). Until that succeeds, with a write to prove
+it, the store is not ready.
 """
 
 import asyncio
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -28,7 +26,7 @@ from adapter.core.routing import Topology
 from adapter.store.copying import Copying
 from adapter.store.integrity import Integrity
 from adapter.store.jump import read_losses
-from adapter.store.ladder import Ladder
+from adapter.store.mending import REOPEN_SECONDS, Mending
 from adapter.store.names import Names
 from adapter.store.pulse import Pulse, is_at_risk
 from adapter.store.queries import MIGRATIONS, SCHEMA, SQL
@@ -47,8 +45,6 @@ from shared.database import (
     SqliteError,
     ThreadEnded,
     Verdict,
-    describe_damage,
-    doubt,
     is_damage,
     open_database,
     open_reader,
@@ -59,8 +55,6 @@ from shared.times import MICROSECONDS
 
 _log = logging.getLogger(__name__)
 
-_REOPEN_SECONDS: Final = 1.0
-
 PATIENCE_SECONDS: Final = 0.6
 """How long a probe may take before the store is not ready: so an answer takes less than a second."""
 
@@ -69,10 +63,6 @@ T = TypeVar("T")
 
 def _nothing(*_: object) -> None:
     """Before anybody listens."""
-
-
-async def _told_nobody(_: str) -> None:
-    """Before anybody is told of damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +78,11 @@ class Committed:
 
 
 class Store:
-    """The store of one adapter. `fault` says why it is not ready, or is None.
+    """The store of one adapter. `fault` says why it is not ready, or is None; `mending` is what becomes of it then.
 
-    `on_fault` is called when it stops being ready, and `on_open` each time it is again. `on_damage` is told what proves
-    that it is damaged, and `ladder`, where there is one, repairs it then. `on_topology` is told who the members are,
-    and who ever was one, at each opening and after each commit that has changed them: what is committed, and nothing
-    else.
+    `on_fault` is called when it stops being ready, and `on_open` each time it is again. `on_topology` is told who the
+    members are, and who ever was one, at each opening and after each commit that has changed them: what is committed,
+    and nothing else.
     """
 
     def __init__(
@@ -119,22 +108,22 @@ class Store:
         self._probe_begun_us = 0
         self.on_fault: Callable[[], None] = _nothing
         self.on_open: Callable[[], None] = _nothing
-        self.on_damage: Callable[[str], Awaitable[object]] = _told_nobody
-        self.ladder: Ladder | None = None
         self.on_topology: Callable[[Topology, Iterable[str]], None] = _nothing
         self._writer: Database | None = None
         self._reader: Database | None = None
         self._exchange: Exchange | None = None
         self._names: Names | None = None
-        self._reopening: asyncio.Task[None] | None = None
-        self._closing = asyncio.Event()
-        self.fault: str | None = "the store is not open yet"
-        self._damaged = False
+        self.mending = Mending(path, self)
         self._last_message_id = 0  # of what is committed
         self.integrity = Integrity(path, clock)
         self.integrity.on_damage = self._distrust
         self.copying = Copying()
         self._reserve, self.losses = Reserve(path), NO_LOSSES
+
+    @property
+    def fault(self) -> str | None:
+        """Why it is not ready, or None."""
+        return self.mending.fault
 
     async def start(self) -> None:
         """Open, now or as soon as it can be: until then the process answers, is not ready, and says why.
@@ -144,7 +133,7 @@ class Store:
         try:
             await self.open()
         except ConfigurationFault:
-            await self._close_connections()
+            await self.close_connections()
             raise
         except Exception as error:
             _log.exception("open-failed")
@@ -168,7 +157,7 @@ class Store:
         self.copying.opened(self._writer.raw)
         self._pulse.opened(self._clock.steady_us())
         self._tell(exchange.topology)
-        self.fault = None
+        self.mending.fault = None
         self.on_open()
 
     async def check(self) -> str | None:
@@ -196,20 +185,17 @@ class Store:
 
     def begin_close(self) -> None:
         """The process ends: a store that fails from now on is not opened again."""
-        self._closing.set()
-        if self.ladder is not None:
-            self.ladder.end()
+        self.mending.end()
 
     async def close(self) -> None:
         """Close both connections; where all is well, the log is brought into the file before."""
         self.begin_close()
         if self._probe is not None:
             await asyncio.wait({self._probe})
-        if self._reopening is not None:
-            await self._reopening  # to its end: a connection abandoned half open keeps the process alive
+        await self.mending.ended()
         if self.fault is None:
             self.integrity.note(self._last_message_id)
-        await self._close_connections(settle=self.fault is None)
+        await self.close_connections(settle=self.fault is None)
 
     async def apply(self, commands: list[Command]) -> Committed:
         """Decide and commit a group; raises `store-unavailable` when nothing of it was committed."""
@@ -243,7 +229,7 @@ class Store:
                 self._fail(error)
                 raise self._unavailable() from error
             detail = f"The store cannot be read: {error}. Retry."
-            raise Problem("store-unavailable", detail, retry_after=_REOPEN_SECONDS) from error
+            raise Problem("store-unavailable", detail, retry_after=REOPEN_SECONDS) from error
 
     def committed(self) -> int:
         """The newest message that is committed."""
@@ -325,66 +311,21 @@ class Store:
         self._pulse.probed(now.steady_us, wrote=write)
 
     def _unavailable(self) -> Problem:
-        hope = "The files are kept for a repair." if self._damaged else "Retry; it recovers by itself."
-        detail = f"The store cannot be written: {self.fault or 'unknown'}. {hope}"
-        return Problem("store-unavailable", detail, retry_after=_REOPEN_SECONDS)
+        detail = f"The store cannot be written: {self.fault or 'unknown'}. {self.mending.hope}"
+        return Problem("store-unavailable", detail, retry_after=REOPEN_SECONDS)
 
     def _fail(self, error: Exception) -> None:
-        self._note(error)
         self._exchange = None
+        self.mending.begin(error)
         self.on_fault()
-        if self._reopening is None or self._reopening.done():
-            self._reopening = asyncio.get_running_loop().create_task(self._mend(error))
 
     def _distrust(self, error: Exception) -> None:
         """Somebody else has proof."""
         if self.fault is None:
             self._fail(error)
 
-    def _note(self, error: Exception) -> None:
-        self._damaged = is_damage(error)
-        self.fault = f"{'damaged' if self._damaged else type(error).__name__}: {error}"
-
-    async def _mend(self, error: Exception) -> None:
-        if not await self._gave_up(error):
-            await self._reopen()
-
-    async def _reopen(self) -> None:
-        while not self._closing.is_set():
-            try:
-                await self._close_connections()
-                await self.open()
-            except Exception as error:
-                self._note(error)
-                _log.error("reopen-failed: %s", self.fault)
-                if await self._gave_up(error):
-                    return
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), _REOPEN_SECONDS)
-            else:
-                _log.warning("store-reopened")
-                return
-
-    async def _gave_up(self, error: Exception) -> bool:
-        """Whether the store is damaged, beyond the doubt that a failing disk leaves, and could not be repaired."""
-        if not self._damaged:
-            return False
-        await self._close_connections()
-        doubtful = await asyncio.to_thread(doubt, self._path, error)
-        if doubtful is not None:
-            self._damaged, self.fault = False, doubtful
-            return False
-        why = f"damaged: {await asyncio.to_thread(describe_damage, self._path, error)}"
-        self.fault = why
-        _log.critical("store-damaged: %s", why)
-        await self.on_damage(why)
-        if self.ladder is not None:
-            unrepaired = await self.ladder.repair()
-            self._damaged = unrepaired is not None
-            self.fault = f"{why}; {unrepaired or 'it is repaired, and is being opened'}"
-        return self._damaged
-
-    async def _close_connections(self, *, settle: bool = False) -> None:
+    async def close_connections(self, *, settle: bool = False) -> None:
+        """Let all files go; with `settle` the log is brought into the file before."""
         await self.copying.closed()
         if settle and self._writer is not None:
             if self._reader is not self._writer and self._reader is not None:

@@ -44,8 +44,8 @@ async def outcome(path):
     """Why a store that is started does not serve, or None; closed again."""
     store = new_store(path)
     await store.start()
-    if store._reopening is not None and (store.fault or "").startswith("damaged"):
-        await store._reopening
+    if (store.fault or "").startswith("damaged"):
+        await store.mending.ended()
     fault = store.fault
     await store.close()
     return fault
@@ -91,9 +91,9 @@ async def test_the_scan_finds_a_wrong_page_that_nothing_reads(filled):
     async def tell(why):
         told.append(why)
 
-    store.on_damage = tell
+    store.mending.on_damage = tell
     await scan_all(store)
-    await store._reopening
+    await store.mending.ended()
     assert store.fault.startswith("damaged: ")
     assert f"wrong pages: {page};" in store.fault
     assert told == [store.fault]

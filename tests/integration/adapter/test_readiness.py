@@ -10,7 +10,7 @@ import pytest
 
 from adapter.broker import Broker
 from adapter.http.health import Health
-from adapter.store import engine
+from adapter.store import engine, mending
 from adapter.store.engine import Store
 from adapter.store.open_messages import read_forgotten_us
 from shared.backups import BackupState
@@ -156,7 +156,7 @@ async def test_a_store_that_cannot_be_opened_writes_no_log_ahead(bench, monkeypa
             raise OSError("the disk fails")
 
     monkeypatch.setattr(engine, "check_live_part", fail)
-    monkeypatch.setattr(engine, "_REOPEN_SECONDS", 0.01)
+    monkeypatch.setattr(mending, "REOPEN_SECONDS", 0.01)
     again = Bench(bench.path)
     await again.store.start()
     await again.ready_again()

@@ -44,7 +44,7 @@ def quickly(monkeypatch):
 def new_store(path, clock=None):
     """A store over what is there, which repairs itself."""
     store = Store(path, membership(), policy(queue_max=1_000), clock or Clock())
-    store.ladder = Ladder(path, clock or Clock())
+    store.mending.ladder = Ladder(path, clock or Clock())
     return store
 
 
@@ -105,13 +105,12 @@ async def outcome(path, *, backup=None, clock=None):
     """Start a store, look at all of it, and let a repair come to its end: why it is not ready, or None; what was told
     of the repair; both when it is closed again."""
     store, told = new_store(path, clock), []
-    store.ladder.newest_backup = lambda: backup
-    store.ladder.on_end = told.append
+    store.mending.ladder.newest_backup = lambda: backup
+    store.mending.ladder.on_end = told.append
     await store.start()
     while store.fault is None and store.integrity.figures().position.finished_at_us is None:
         await store.integrity.scan(1)
-    if store._reopening is not None:
-        await store._reopening
+    await store.mending.ended()
     fault = store.fault
     await store.close()
     return fault, told
@@ -327,14 +326,14 @@ async def test_a_store_that_is_older_than_what_was_seen(filled):
 async def test_while_it_runs(filled):
     """Damage that the scan finds is repaired, and the store goes on afterwards, with another file."""
     store, told = new_store(filled), []
-    store.ladder.on_end = told.append
+    store.mending.ladder.on_end = told.append
     await store.open()
     broker = Broker(store, Clock())
     await broker.ask(send(payload={"n": "before"}))
     harm(filled, index_page(filled) + 4_000)
     while store.fault is None:
         await store.integrity.scan(1)
-    await store._reopening
+    await store.mending.ended()
     assert (store.fault, len(told)) == (None, 1)
     await broker.ask(send(payload={"n": "after"}))
     await broker.close()

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from adapter.store import engine, repairing, room
+from adapter.store import engine, mending, repairing, room
 from adapter.store.repairing import prepare_repair
 from adapter.store.room import NoRoomError
 from adapter.store.witness import witness_path
@@ -52,7 +52,7 @@ async def test_busy_is_no_damage(filled, monkeypatch):
     store = new_store(filled)
     await store.open()
     store._fail(LIBRARY.OperationalError("database is locked"))
-    await store._reopening
+    await store.mending.ended()
     assert store.fault is None
     await store.close()
     assert asked == []
@@ -106,9 +106,9 @@ def test_a_store_that_is_gone_is_for_restore(tmp_path):
 async def test_a_disk_that_does_not_give_the_files_proves_nothing(filled, monkeypatch):
     """What SQLite calls malformed then is no reason for a repair: the store is opened again until it works."""
     doubts, asked = iter(["the disk does not give what is asked for: EIO"] * 2), []
-    monkeypatch.setattr(engine, "doubt", lambda *_: next(doubts, None))
+    monkeypatch.setattr(mending, "doubt", lambda *_: next(doubts, None))
     monkeypatch.setattr(repairing, "copy_files", lambda *given: asked.append(given))
-    monkeypatch.setattr(engine, "_REOPEN_SECONDS", 0.01)
+    monkeypatch.setattr(mending, "REOPEN_SECONDS", 0.01)
     store = new_store(filled)
     await store.open()
     opening, failures = store.open, iter([LIBRARY.DatabaseError("malformed")])
@@ -123,7 +123,7 @@ async def test_a_disk_that_does_not_give_the_files_proves_nothing(filled, monkey
     first = LIBRARY.DatabaseError("malformed")
     first.sqlite_errorcode = LIBRARY.SQLITE_CORRUPT
     store._fail(first)
-    await store._reopening
+    await store.mending.ended()
     assert (store.fault, asked, list(doubts)) == (None, [], [])
     await store.close()
 

@@ -128,8 +128,7 @@ async def test_a_failed_batch_is_taken_again(kept: Kept, monkeypatch: pytest.Mon
     monkeypatch.setattr("adapter.store.transaction.forget", failing)
     with pytest.raises(Exception, match="disk"):
         await kept.run_pass()
-    assert kept.store._reopening is not None
-    await kept.store._reopening
+    await kept.store.mending.ended()
     assert await kept.count("messages") == 10
     await kept.run_pass()
     assert await kept.count("messages") == 0

@@ -95,9 +95,7 @@ async def test_a_commit_that_fails_leaves_the_old_members_in_force(kept):
         make_mortal(store, kept, kept.with_name("elsewhere.db"), 6)
         with pytest.raises(Problem, match="store-unavailable"):
             await store.apply([APPROVE])
-        reopening = store._reopening
-        assert reopening is not None
-        await reopening
+        await store.mending.ended()
         assert [topology.version for topology in told] == [1, 1]
         assert "qa" in store.depths()
         await store.apply([APPROVE])
@@ -112,7 +110,7 @@ async def test_a_store_that_opens_again_knows_better_than_the_file_it_was_starte
         make_mortal(store, kept, kept.with_name("elsewhere.db"), 1)
         with pytest.raises(Problem, match="store-unavailable"):
             await store.apply([send("ops", to="new")])
-        await store._reopening
+        await store.mending.ended()
         assert [topology.version for topology in told] == [1, 2, 2]
         (sent,) = (await store.apply([send("ops", to="new")])).outcomes
         assert sent.sequence == 1

@@ -239,7 +239,7 @@ async def test_a_damaged_store_is_not_ready_and_stays_as_it_is(tmp_path, monkeyp
     if store.fault is None:  # the page is none of those that a start reads
         with pytest.raises(Exception, match="store-unavailable"):
             await store.read(lambda connection, _: everything(connection))
-    await store._reopening
+    await store.mending.ended()
     assert store.fault.startswith(f"damaged: {path}: ")
     assert f"wrong pages: {page};" in store.fault
     times = len(opened)
