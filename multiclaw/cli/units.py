@@ -59,12 +59,20 @@ def _install(config: Config, folder: Path, root: Path) -> None:
     if root == _ROOT:
         _run("systemd-sysusers", f"/{units.SYSUSERS}")
         _run("systemd-tmpfiles", "--create", f"/{units.TMPFILES}")
+        _make_backup_folder(units.backup_folder(config))
         _reload()
         print("next: systemctl enable --now multiclaw.target")
         print("after an upgrade, which leaves the sockets open: systemctl try-restart 'multiclaw-*.service'")
         for name in config.orchestrators:
             if any(f"multiclaw-sidecar@{name}.socket.d" in line for line in changed):
                 print(f"for the watcher to reach {name}, once: systemctl try-restart multiclaw-sidecar@{name}.socket")
+
+
+def _make_backup_folder(folder: Path | None) -> None:
+    """Once, and not with each boot: on a disk that is not mounted then it would be made on another."""
+    if folder is not None and not folder.exists():
+        _run("install", "-d", "-m", "0700", "-o", units.ADAPTER_USER, "-g", units.ADAPTER_USER, str(folder))
+        print(f"made {folder}")
 
 
 def _uninstall(root: Path) -> None:
@@ -138,6 +146,10 @@ def _remove_stale(plan: units.Plan, root: Path) -> Iterator[str]:
             path.unlink()
             path.parent.rmdir()
             yield f"removed {path}; then: systemctl restart {path.parent.name.removesuffix('.d')}"
+    backups = root / units.BACKUPS
+    if units.BACKUPS not in plan.files and backups.exists():
+        backups.unlink()
+        yield f"removed {backups}"
 
 
 def _reload() -> None:

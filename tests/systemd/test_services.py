@@ -9,7 +9,7 @@ import pytest
 
 from multiclaw.watch.core.entry import identity
 from shared.journal_events import EMERGENCY, START_LIMIT_HIT
-from tests.systemd.installation import PYTHON
+from tests.systemd.installation import MULTICLAW, PYTHON
 from tests.systemd.installed import ADAPTER, AGENTS_DEFAULT, CONFIG, WATCH, Installed, Traffic, alarms, drain, until
 from tests.systemd.journald import entries
 from tests.systemd.restarts import kill_once
@@ -249,3 +249,27 @@ def test_a_killed_watcher_goes_on(running: Installed) -> None:
         pm.emergency(kinds[1], "help")
         until(lambda: told.extend(alarms(orchestrator)) or kinds[1] in [one["kind"] for one in told], "all are told")
     assert [one["kind"] for one in told if one["kind"] in kinds] == kinds
+
+
+def test_backups_go_to_another_folder(running: Installed) -> None:
+    """Where the configuration names one, `install-units` makes it the adapter's and opens it to the adapter, whatever
+    its name; taken out of the configuration, it is closed again, and what is in it stays."""
+    box, folder = running.box, '/srv/100% "other" disk/multiclaw'
+    path = box.path(CONFIG)
+    before = path.read_text()
+
+    def made() -> str:
+        box.run("systemctl", "restart", ADAPTER)
+        return str(json.loads(box.run(MULTICLAW, "backup", "--config", CONFIG, "--json").stdout)["file"])
+
+    try:
+        path.write_text(before.replace("[backups]\n", f"[backups]\nfolder = '{folder}'\n"))
+        assert f"made {folder}" in running.install()
+        elsewhere = made()
+    finally:
+        path.write_text(before)
+        running.install()
+    assert elsewhere.startswith(f"{folder}/")
+    assert made().startswith("/var/lib/multiclaw/adapter/backups/")
+    assert running.show(ADAPTER, "ReadWritePaths") == ""
+    assert box.path(elsewhere).exists()

@@ -97,6 +97,27 @@ def test_only_orchestrators_are_open_to_the_watcher(install, folder, tmp_path):
     assert drop_in.format("orchestrator") not in written(tmp_path)
 
 
+def test_backups_elsewhere_are_opened_to_the_adapter(install, folder, tmp_path):
+    """The folder that `[backups]` names becomes writable for the adapter, also with odd characters and a way back in
+    its name; another one follows with the next run, and one in the adapter's own folder needs nothing."""
+    drop_in = "etc/systemd/system/multiclaw-adapter.service.d/backups.conf"
+    path = folder / "multiclaw.toml"
+    text = path.read_text()
+
+    def opened(named: str) -> str | None:
+        path.write_text(text.replace("[backups]\n", f"[backups]\nfolder = '{named}'\n"))
+        assert install().status == 0
+        return written(tmp_path).get(drop_in, "").partition("[Service]\n")[2]
+
+    install()
+    assert drop_in not in written(tmp_path)
+    assert opened("/mnt/disk/multiclaw") == 'ReadWritePaths="-/mnt/disk/multiclaw"\n'
+    assert opened('/mnt/my 100% "old\\disk"') == 'ReadWritePaths="-/mnt/my 100%% \\"old\\\\disk\\""\n'
+    assert opened("../backups") == f'ReadWritePaths="-{tmp_path}/backups"\n'
+    assert opened("/var/lib/multiclaw/adapter/more") == ""
+    assert drop_in not in written(tmp_path)
+
+
 def test_a_second_run_upgrades(install, folder, tmp_path):
     """What is as it should be is left alone; what another version or another topology left is put right."""
     install()
@@ -113,8 +134,10 @@ def test_a_second_run_upgrades(install, folder, tmp_path):
     assert (wants / "multiclaw-agent@pm.service").is_symlink()
 
 
-def test_uninstall_takes_all_of_it_and_no_more(install, tmp_path):
+def test_uninstall_takes_all_of_it_and_no_more(install, folder, tmp_path):
     """Every file of ours goes, an administrator's own drop-in stays, and doing it twice is no error."""
+    path = folder / "multiclaw.toml"
+    path.write_text(path.read_text().replace("[backups]\n", "[backups]\nfolder = '/mnt/disk/multiclaw'\n"))
     install()
     own = tmp_path / "root/etc/systemd/system/multiclaw-adapter.service.d/own.conf"
     own.write_text("[Service]\n")
@@ -129,11 +152,13 @@ def test_uninstall_takes_all_of_it_and_no_more(install, tmp_path):
         (("/var/lib/multiclaw", "/srv/state"), "paths.state is /srv/state"),
         (("/run/multiclaw", "/srv/run"), "paths.run is /srv/run"),
         (('keys = "keys"', 'keys = "/srv/keys"'), "paths.keys is /srv/keys"),
+        (("[backups]\n", "[backups]\nfolder = '/hidden/backups'\n"), "backups.folder is /hidden/backups"),
         (("[agents.pm]", f"[agents.{'a' * 28}]\n[agents.pm]"), "more than 27 characters"),
     ],
 )
-def test_what_could_not_run_is_refused(install, folder, tmp_path, change, word):
+def test_what_could_not_run_is_refused(install, folder, monkeypatch, tmp_path, change, word):
     """A configuration that the units cannot serve is refused with status 78 and what to do, before anything is made."""
+    monkeypatch.setattr(units, "_HIDDEN", (Path("/hidden"),))
     path = folder / "multiclaw.toml"
     path.write_text(path.read_text().replace(*change))
     done = install()
