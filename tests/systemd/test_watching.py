@@ -3,6 +3,7 @@
 import pytest
 
 from shared.journal_events import EMERGENCY
+from shared.times import MICROSECONDS, from_iso
 from tests.systemd.box import Box
 from tests.systemd.installed import until
 from tests.systemd.journald import record
@@ -52,6 +53,18 @@ def test_over_kills_of_the_watcher(box: Box, watch: WatchProcess) -> None:
         emit(box, "kill-5")
         until(lambda: "kill-5" in watch.kinds("kill"), "the last one is shown")
     assert watch.kinds("kill") == [f"kill-{n}" for n in range(1, 6)]
+
+
+def test_an_alarm_does_not_wait_for_the_news_of_it(box: Box, watch: WatchProcess) -> None:
+    """journald tells of an entry a quarter of a second after it has written it, or later; an alarm is shown before."""
+    kinds = [f"soon-{number}" for number in range(5)]
+    after: list[float] = []
+    with watch.running():
+        for number, kind in enumerate(kinds, 1):
+            emit(box, kind)
+            shows(watch, "soon", kinds[:number])
+            after.append(watch.shown_seconds() - from_iso(watch.shown()[-1]["time"]) / MICROSECONDS)
+    assert min(after) < 0.2, after
 
 
 def test_over_rotation_and_vacuum(box: Box, watch: WatchProcess) -> None:

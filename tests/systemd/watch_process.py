@@ -23,12 +23,16 @@ class WatchProcess:
 
     @contextmanager
     def running(self, *options: str) -> Iterator[None]:
-        """Watch, from when it says that it is ready until the block ends; it ends by SIGKILL."""
+        """Watch, from when it says that it is ready until the block ends; it ends by SIGKILL.
+
+        What it has shown it remembers by then: killed between the two, the next one shows that once more.
+        """
         settings = [f"--property=StandardOutput=append:{FOLDER}/out", f"--property=StandardError=append:{FOLDER}/err"]
         command = [MULTICLAW, "watch", "--json", "--config", f"{FOLDER}/multiclaw.toml", *options]
         self._box.run("systemd-run", "--quiet", f"--unit={UNIT}", "--service-type=notify", *settings, *command)
         try:
             yield
+            until(self._remembers_all, "what was shown is remembered")
         finally:
             self._box.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", UNIT)
             until(lambda: self._state() == "failed", "it is dead")
@@ -37,9 +41,18 @@ class WatchProcess:
     def _state(self) -> str:
         return self._box.run("systemctl", "show", "--property=ActiveState", "--value", UNIT).stdout.strip()
 
+    def _remembers_all(self) -> bool:
+        place = self._box.path(f"{FOLDER}/state/watch/place.json")
+        remembered = json.loads(place.read_text())["recent"] if place.exists() else []
+        return {alarm["id"] for alarm in self.shown()} <= set(remembered)
+
     def shown(self) -> list[dict[str, Any]]:
         """Every alarm that was printed, by all of them."""
         return [json.loads(line) for line in self._box.path(f"{FOLDER}/out").read_text().splitlines()]
+
+    def shown_seconds(self) -> float:
+        """When the last alarm was printed, in seconds since the epoch."""
+        return self._box.path(f"{FOLDER}/out").stat().st_mtime
 
     def kinds(self, prefix: str) -> list[str]:
         """The kinds of alarms that were printed, of those that begin so, in order."""
