@@ -30,6 +30,7 @@ from shared.web.service import Service
 from sidecar.acknowledger import Acknowledger
 from sidecar.breaker import LinkBreaker
 from sidecar.changes import Changes
+from sidecar.core.conditions import CALM_US
 from sidecar.core.outbox_bounds import DEAD_MAX, OutboxBounds
 from sidecar.counters import Counters
 from sidecar.forgetter import Forgetter
@@ -114,7 +115,7 @@ class _Sidecar:
         counters = Counters()
         self._store = store
         self._clock = clock
-        self._breaker = LinkBreaker(limits.breaker_failures, clock, changes.tell)
+        self._breaker = LinkBreaker(limits.breaker_failures, clock, changes.tell, quiet_us=_quiet_us(limits))
         self._link = Link(
             config.adapter_socket, keyring, clock, self._breaker, counters, limits.link_timeout_seconds, changes.tell
         )
@@ -191,6 +192,11 @@ class _Sidecar:
             with contextlib.suppress(Problem):  # the store fails; gaps may then be told once more
                 await self._store.commit(save_seen)
         await self._link.close()
+
+
+def _quiet_us(limits: Limits) -> int:
+    """Longer than any request may take, by as much as ends a trouble of single events."""
+    return CALM_US + int((limits.poll_wait_seconds_max + limits.link_timeout_seconds) * MICROSECONDS)
 
 
 def _bounds(limits: Limits) -> OutboxBounds:

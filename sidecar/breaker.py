@@ -4,6 +4,9 @@ One owner: pybreaker's `CircuitBreaker` holds the state and the count of failure
 This class only tells it what happened. Its timer, which reads the wall clock, is never consulted, because nothing is
 called through it while it is open: the health poller decides when to probe, and `probe` half-opens it.
 
+Where requests fail, a probe that succeeds meanwhile takes nothing back: they are counted on. How long all of it lasts,
+over closings that only the probe made, is kept by `sidecar/core/outage.py`.
+
     closed ── failures_max in a row ──► open ── probe begins ──► half-open ── success ──► closed
                                           ▲──────────── failure ─────┘
 
@@ -21,6 +24,7 @@ import pybreaker
 from shared.clock import Clock
 from shared.times import MICROSECONDS
 from sidecar.core.breaker_record import BreakerRecord, State
+from sidecar.core.outage import Outage
 
 _log = logging.getLogger(__name__)
 
@@ -38,10 +42,13 @@ class Probe:
 class LinkBreaker:
     """Closed: the link is used. Otherwise nothing but the health probe touches the adapter.
 
-    `period` is another number after each transition; `changed` is called after each.
+    `period` is another number after each transition; `changed` is called after each, and where the outage changes
+    without one. `quiet_us` is that of the `Outage`.
     """
 
-    def __init__(self, failures_max: int, clock: Clock, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, failures_max: int, clock: Clock, changed: Callable[[], None] = lambda: None, *, quiet_us: int
+    ) -> None:
         self._clock = clock
         self._changed = changed
         self._breaker = pybreaker.CircuitBreaker(
@@ -49,6 +56,7 @@ class LinkBreaker:
         )
         self._probing = False
         self._record = BreakerRecord(clock.steady_us())
+        self._outage = Outage(quiet_us)
         self.period = 0
 
     @property
@@ -73,22 +81,43 @@ class LinkBreaker:
             yield probe
         finally:
             self._probing = False
-            if self.state != pybreaker.STATE_OPEN:  # requests may have opened it meanwhile
+            shows_nothing = probe.ready and self.closed and self.is_doubted
+            if self.state != pybreaker.STATE_OPEN and not shows_nothing:  # requests may have opened it meanwhile
                 self._tell(well=probe.ready)
 
     def succeeded(self, period: int) -> None:
         """A request that began in `period` was answered."""
-        if period == self.period and self._breaker.fail_counter and self.closed:
+        if period != self.period or not self.closed:
+            return
+        if self._breaker.fail_counter:
             self._tell(well=True)
+        if self._outage.answered():
+            self._changed()
 
     def failed(self, period: int) -> None:
         """A request that began in `period` was not answered, or not believably."""
         if period == self.period and self.closed:
+            self._outage.failed(self._clock.steady_us())
             self._tell(well=False)
+            self._changed()
 
-    def not_closed_us(self) -> int:
-        """For how long it has not been closed."""
-        return self._record.not_closed_us(self._clock.steady_us())
+    @property
+    def is_doubted(self) -> bool:
+        """Whether requests have failed, and none was answered since: that health is well says nothing of them."""
+        return self._outage.is_shown_by_requests(self._clock.steady_us())
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the adapter does not do what it is asked, for however short a time."""
+        return self._outage.lasts(self._clock.steady_us())
+
+    def away_us(self) -> int:
+        """For how long it has not, for certain; while the breaker is closed this grows only as requests fail."""
+        return self._outage.us(self._clock.steady_us())
+
+    def quiet_at_us(self) -> int | None:
+        """When, by the steady clock, that is over if nobody asks for anything; `None` where it would not be."""
+        return self._outage.quiet_at_us()
 
     def seconds(self) -> Mapping[str, float]:
         """Time spent in each state."""
@@ -108,8 +137,10 @@ class LinkBreaker:
         self._record.enter(state, now_us)
         self.period += 1
         if state == "closed":
+            self._outage.closed(now_us)
             _log.info("breaker-closed: after %.1f s", away_seconds)
         elif was_closed:
+            self._outage.opened(now_us)
             _log.warning("breaker-open: nothing but the health probe goes to the adapter")
         else:  # twice with each probe: an outage of days would fill the log
             _log.debug("breaker-%s: not closed for %.1f s", state, away_seconds)

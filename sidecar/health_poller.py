@@ -2,9 +2,10 @@
 
 While the link is well a probe goes out every `health_poll_seconds`, give or take half, so that sidecars do not probe in
 step. While the breaker is open, pauses double up to a cap, with full jitter. Two probes in a row that succeed reset
-them: the one that closes the breaker, and the next, which finds it closed still. So an adapter whose health is well and
-whose answers are not is asked less and less often. While the adapter is away, a new socket file tells without touching
-it that it was started again, and cuts a pause short: the kernel says so, and nothing is looked at meanwhile.
+them: the one that closes the breaker, and the next, which finds it closed still, and no request that has failed since
+one was answered. So an adapter whose health is well and whose answers are not is asked less and less often. While the
+adapter is away, a new socket file tells without touching it that it was started again, and cuts a pause short: the
+kernel says so, and nothing is looked at meanwhile.
 """
 
 import asyncio
@@ -75,7 +76,7 @@ class HealthPoller:
         if was_reachable != self.reachable:
             _log.info("adapter-%s: breaker %s", "ready" if self.reachable else "away", self._breaker.state)
             self._changed()
-        if self.reachable and was_closed:
+        if self.reachable and was_closed and not self._breaker.is_doubted:
             self._open_pauses = self._new_pauses()
         if self.reachable:
             self._on_ready()

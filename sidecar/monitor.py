@@ -46,10 +46,15 @@ class Watched:
     def facts(self) -> Facts:
         """As they are now."""
         oldest_us = self.outbox.oldest_us
+        breaker, reachable = self.breaker, self.poller.reachable
+        answers = not breaker.is_away and (self.link.believed or not self.outbox.depth)
         return Facts(
             now_us=self.clock.steady_us(),
-            well=self.poller.reachable and self.breaker.closed,
-            away_us=self.breaker.not_closed_us(),
+            reachable=reachable,
+            closed=breaker.closed,
+            well=reachable and breaker.closed and answers,
+            away_us=breaker.away_us(),
+            quiet_at_us=breaker.quiet_at_us(),
             away_us_max=self.away_us_max,
             depth=self.outbox.depth,
             dead=self.outbox.dead,

@@ -44,14 +44,19 @@ for refused ones."""
 class Facts:
     """How a sidecar is at one moment. Times are steady, in microseconds; an age is by the wall clock, as entries are.
 
-    `well` is whether the last probe reached the adapter and the link is used; `away_us` for how long it has not been.
+    `reachable` is whether the last probe reached the adapter, `closed` whether the link is used, and `well` whether it
+    is both and answers requests; `away_us` is for how long it has not (`sidecar/core/outage.py`), and `quiet_at_us`
+    when that is over if nothing is asked.
     `bad_answer_us` and `store_failed_us` are when the last of them was, None for never; `believed` is whether an answer
     was believed since, and `store_fault` what the store fails with now.
     """
 
     now_us: int
+    reachable: bool
+    closed: bool
     well: bool
     away_us: int
+    quiet_at_us: int | None
     away_us_max: int
     depth: int
     dead: int
@@ -181,6 +186,20 @@ def _calm_from_us(since_us: int | None) -> int | None:
     return None if since_us is None else since_us + CALM_US
 
 
+def _away_moment_us(facts: Facts) -> int | None:
+    """While the breaker is closed only requests tell more, or that there are none for long."""
+    if facts.closed:
+        return facts.quiet_at_us
+    return facts.now_us + facts.away_us_max - facts.away_us if facts.away_us else None
+
+
+def _away(facts: Facts) -> str:
+    seconds = facts.away_us // MICROSECONDS
+    if facts.reachable:
+        return f"The adapter says that it is well, and has not answered a request for {seconds} s."
+    return f"The adapter has not been reached for {seconds} s."
+
+
 def _days(us: int | None) -> str:
     return f"{(us or 0) / MICROSECONDS / 86_400:.1f} days"
 
@@ -200,8 +219,8 @@ CONDITIONS: Final = (
         BREAKER_OPEN_TOO_LONG,
         lambda facts: facts.away_us >= facts.away_us_max,
         lambda facts: facts.well,
-        lambda facts: f"The adapter has not been reached for {facts.away_us // MICROSECONDS} s.",
-        lambda facts: facts.now_us + facts.away_us_max - facts.away_us if facts.away_us else None,
+        _away,
+        _away_moment_us,
     ),
     Condition(
         OUTBOX_FULL,

@@ -145,7 +145,7 @@ class _Adapter:
 
 
 def _poller(adapter: _Adapter, folder: Path, on_ready: Callable[[], object], place: float = 0.5) -> HealthPoller:
-    breaker = LinkBreaker(3, Clock(monotonic=asyncio.get_running_loop().time))
+    breaker = LinkBreaker(3, Clock(monotonic=asyncio.get_running_loop().time), quiet_us=1)
     socket = folder / "adapter.sock"
     return HealthPoller(cast("Link", adapter), breaker, socket, Limits(), place=place, on_ready=on_ready)
 

@@ -1,6 +1,7 @@
 """What a sidecar tells the journal by itself; here its file, since there is no journal."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -81,6 +82,33 @@ async def test_an_adapter_that_stays_away_is_told_once_over_restarts(deploy: Cal
     assert told(deployment)[1:] == [("cleared", "breaker-open-too-long", "cleared")]
     with looking_at(deployment.config.sidecar_store("pm")) as connection:
         assert connection.execute("SELECT count(*) FROM conditions").fetchone() == (0,)
+
+
+async def test_an_adapter_that_only_says_that_it_is_well_is_told(deploy: Callable[..., Deployment]) -> None:
+    """Its health is well while sends time out, so the breaker opens and closes again and again: one outage, told once;
+    it is over when a send is answered, and not before."""
+    deployment = deploy(breaker_alarm_seconds=1.5, link_timeout_seconds=0.1, breaker_failures=2)
+    async with deployment.adapter(), deployment.sidecar() as client:
+        await until_health(client, adapter_reachable=True)
+        deployment.fake.gate.clear()
+        assert (await client.send(payload="x"))[0] == 202
+        await until_told(deployment, ("breaker-open-too-long", "breaker-open-too-long", "entered"))
+        assert await _entries_of_open(client) >= 2
+        assert "says that it is well" in entries(deployment)[0]["message"]
+        opened = await _entries_of_open(client)
+        while await _entries_of_open(client) < opened + 2:
+            assert await lasting(client) == {"breaker-open-too-long"}
+        deployment.fake.gate.set()
+        await until_health(client, outbox_depth=0, conditions=[], status="ok")
+    assert told(deployment)[1:] == [("cleared", "breaker-open-too-long", "cleared")]
+
+
+async def _entries_of_open(client: Client) -> int:
+    """How often the breaker has opened."""
+    figures = (await client.call("GET", "/metrics"))[1]
+    found = re.search(r'breaker_entries_total\{agent="pm",state="open"\} (\d+)', figures)
+    assert found, figures
+    return int(found[1])
 
 
 async def test_a_forged_answer_is_told(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:

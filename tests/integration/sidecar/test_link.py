@@ -15,7 +15,7 @@ async def test_stopping_in_the_turn_in_which_a_request_times_out(short_folder: P
     """A deadline that has just fired and is not let go yet cannot be moved; the stop goes on all the same."""
     create_key(short_folder, "pm")
     clock, keyring = Clock(), load_keyring(short_folder, "pm")
-    link = Link(short_folder / "s", keyring, clock, LinkBreaker(3, clock), Counters(), 1.0)
+    link = Link(short_folder / "s", keyring, clock, LinkBreaker(3, clock, quiet_us=1), Counters(), 1.0)
 
     expired: list[bool] = []
     faults: list[RuntimeError] = []

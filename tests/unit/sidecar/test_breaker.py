@@ -5,11 +5,13 @@ import logging
 import pytest
 
 from sidecar.breaker import LinkBreaker
-from tests.support.clock import SettableClock
+from tests.support.clock import SettableClock, us
+
+QUIET_US = us(120)
 
 
 def _breaker(failures_max: int = 3) -> LinkBreaker:
-    return LinkBreaker(failures_max, SettableClock())
+    return LinkBreaker(failures_max, SettableClock(), quiet_us=QUIET_US)
 
 
 def _fail(breaker: LinkBreaker, times: int = 1) -> None:
@@ -80,6 +82,24 @@ def test_a_probe_of_a_closed_breaker_counts_like_a_request() -> None:
     assert breaker.state == "open"
 
 
+def test_health_takes_back_no_failure_of_a_request() -> None:
+    """Requests that fail among probes that succeed are counted on; an answer, or a long silence, starts anew."""
+    clock = SettableClock()
+    breaker = LinkBreaker(2, clock, quiet_us=QUIET_US)
+    for forgets in (lambda: breaker.succeeded(breaker.period), lambda: clock.advance(120)):
+        _fail(breaker)
+        _probe(breaker, ready=True)
+        forgets()
+        _probe(breaker, ready=True)
+        _fail(breaker)
+        assert breaker.closed
+        breaker.succeeded(breaker.period)
+    _fail(breaker)
+    _probe(breaker, ready=True)
+    _fail(breaker)
+    assert breaker.state == "open"
+
+
 def test_requests_may_open_it_during_a_probe() -> None:
     """The probe had begun while it was closed: its success is not the one that closes it."""
     breaker = _breaker()
@@ -133,7 +153,7 @@ def test_a_million_failures_change_nothing() -> None:
 def test_it_records_its_states() -> None:
     """How often each was entered, how long it lasted, and since when it has not been closed, over probes that fail."""
     clock = SettableClock()
-    breaker = LinkBreaker(1, clock)
+    breaker = LinkBreaker(1, clock, quiet_us=QUIET_US)
     clock.advance(10)
     breaker.failed(breaker.period)
     for _ in range(2):
@@ -141,11 +161,11 @@ def test_it_records_its_states() -> None:
         with breaker.probe():
             clock.advance(1)
     clock.step_wall(1_000_000)
-    assert breaker.not_closed_us() == 8_000_000
+    assert breaker.away_us() == 8_000_000
     assert breaker.seconds() == pytest.approx({"closed": 10, "open": 6, "half-open": 2})
     assert breaker.entries() == {"closed": 0, "open": 3, "half-open": 2}
     _probe(breaker, ready=True)
-    assert breaker.not_closed_us() == 0
+    assert breaker.away_us() == 0
     assert breaker.entries() == {"closed": 1, "open": 3, "half-open": 3}
 
 

@@ -23,10 +23,10 @@ from tests.support.clock import us
 BOUNDS = OutboxBounds(entries_max=1_100, critical_reserve=100, age_us_max=us(1_000), dead_max=100)
 START_US = us(1_000_000)
 WELL = Facts(
-    now_us=START_US, well=True, away_us=0, away_us_max=us(60), depth=0, dead=0, oldest_age_us=None, bounds=BOUNDS,
-    believed=True,
+    now_us=START_US, reachable=True, closed=True, well=True, away_us=0, quiet_at_us=None, away_us_max=us(60), depth=0,
+    dead=0, oldest_age_us=None, bounds=BOUNDS, believed=True,
 )  # fmt: skip
-AWAY = replace(WELL, well=False)
+AWAY = replace(WELL, reachable=False, closed=False, well=False)
 
 
 def facts(base: Facts = WELL, seconds: float = 0, **changed: Any) -> Facts:
@@ -141,11 +141,19 @@ def test_after_a_restart_nothing_is_told_twice() -> None:
     assert sorted(told(step(loaded, facts()))) == [("bad-signature", "cleared"), ("breaker-open-too-long", "cleared")]
 
 
+def test_an_outage_that_may_end_by_silence_is_looked_at_then() -> None:
+    """While requests may go out, time alone makes an outage no longer, but may end it."""
+    doubted = facts(away_us=us(20), well=False, quiet_at_us=START_US + us(30))
+    assert due_us({}, doubted) == START_US + us(30)
+    assert due_us({}, replace(doubted, closed=False)) == START_US + us(40)
+
+
 @pytest.mark.parametrize(
     ("changed", "due_seconds"),
     [
         ({}, None),
-        ({"away_us": us(20), "well": False}, 40),
+        ({"away_us": us(20), "well": False, "closed": False}, 40),
+        ({"away_us": us(20), "well": False}, None),
         ({"oldest_age_us": us(100)}, 400),
         ({"oldest_age_us": us(600)}, 200),
         ({"bad_answer_us": START_US - us(20)}, 40),
