@@ -4,9 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from adapter.app import adapter
-from shared.config import load
-from shared.lifecycle import run
+from shared.lean_imports import lean_imports
 
 
 def main() -> int:
@@ -14,6 +12,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="adapter", description="The adapter of one deployment.")
     parser.add_argument("--config", type=Path, required=True, help="path of multiclaw.toml")
     arguments = parser.parse_args()
+    with lean_imports():
+        from adapter.app import adapter  # noqa: PLC0415 - the block is what makes them lean
+        from shared.config import load  # noqa: PLC0415
+        from shared.lifecycle import run  # noqa: PLC0415
     return run("adapter", lambda: adapter(load(arguments.config)))
 
 

@@ -12,7 +12,7 @@ from shared.strict_json import pointer
 class Model(BaseModel):
     """Strict types, no unknown fields, immutable: a body is exactly what its model says."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 M = TypeVar("M", bound=Model)

@@ -1,6 +1,5 @@
 """Names of agents and channels, and what `to` may hold."""
 
-import difflib
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -33,5 +32,7 @@ def direct_channel(agent: str) -> str:
 
 def hint(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?` for the nearest known word, or nothing; goes to the end of a refusal."""
+    import difflib  # noqa: PLC0415 - every process loads this module, and hardly one meets a wrong name
+
     close = difflib.get_close_matches(word, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -5,8 +5,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from shared.lifecycle import run
-from sidecar.app import application
+from shared.lean_imports import lean_imports
 
 
 def main() -> int:
@@ -15,6 +14,9 @@ def main() -> int:
     parser.add_argument("--config", type=Path, required=True, help="path of multiclaw.toml")
     parser.add_argument("--agent", required=True, help="the agent this sidecar speaks for")
     arguments = parser.parse_args()
+    with lean_imports():
+        from shared.lifecycle import run  # noqa: PLC0415 - the block is what makes them lean
+        from sidecar.app import application  # noqa: PLC0415
     return run(f"sidecar-{arguments.agent}", partial(application, arguments.config, arguments.agent))
 
 

@@ -1,10 +1,8 @@
-"""Whether the process lives, whether it can serve, and figures for both."""
+"""Whether the process lives, and whether it can serve."""
 
 import os
 from collections.abc import Callable
-from typing import Any, Final
-
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from typing import Any
 
 from adapter.store.engine import Store
 from adapter.store.integrity import ScanFigures
@@ -13,17 +11,10 @@ from shared.backups import BackupState
 from shared.database import SQLITE_VERDICT, SQLITE_VERSION
 from shared.names import GOVERNOR
 from shared.service_manager import Standing
-from shared.times import MICROSECONDS, from_iso, iso
+from shared.times import iso
 from shared.web.routes import Answer, Call, json_answer
 
 METRICS_TYPE = "text/plain"
-
-_BACKUP_FIGURES: Final = {
-    "last_success_seconds": "When the newest verified backup of the store was begun",
-    "last_failure_seconds": "When a backup failed last, since the adapter was started",
-    "bytes": "Size of the newest verified backup",
-    "duration_seconds": "How long the last backup took, since the adapter was started",
-}
 
 
 class Health:
@@ -33,32 +24,6 @@ class Health:
         self._store = store
         self._warnings = warnings
         self._backups = backups
-        self._registry = CollectorRegistry()
-        self._ready = Gauge("multiclaw_adapter_ready", "1 when the store takes writes", registry=self._registry)
-        self._queue = Gauge("multiclaw_queue_depth", "Deliveries queued or leased", ["agent"], registry=self._registry)
-        self._pruned = Gauge(
-            "multiclaw_messages_pruned", "Messages forgotten since the store was opened", registry=self._registry
-        )
-        self._pruned_at = Gauge(
-            "multiclaw_retention_last_pass_seconds", "When retention last looked at everything", registry=self._registry
-        )
-        self._scanned_at = Gauge(
-            "multiclaw_integrity_last_scan_seconds",
-            "When the last scan of all pages of the store ended, without a fault",
-            registry=self._registry,
-        )
-        self._scan_progress = Gauge(
-            "multiclaw_integrity_scan_ratio", "How much of the scan under way is done", registry=self._registry
-        )
-        self._backed_up = {
-            name: Gauge(f"multiclaw_backup_{name}", words, registry=self._registry)
-            for name, words in _BACKUP_FIGURES.items()
-        }
-        self._clock_doubted = Gauge(
-            "multiclaw_clock_doubted",
-            "1 while the wall clock has jumped: what it skipped makes no message older",
-            registry=self._registry,
-        )
 
     async def ready(self, _: Call) -> Answer:
         """200 only when the store is open, checked and takes writes; 503 says why not, within a second."""
@@ -94,29 +59,9 @@ class Health:
 
     async def metrics(self, _: Call) -> Answer:
         """Prometheus text."""
-        self._ready.set(await self._store.check() is None)
-        for agent, depth in self._store.depths().items():
-            self._queue.labels(agent).set(depth)
-        pruning = self._store.pruning()
-        self._pruned.set(pruning.messages)
-        self._pruned_at.set(pruning.last_pass_us / MICROSECONDS)
-        scan = self._store.integrity.figures()
-        self._scanned_at.set((scan.position.finished_at_us or 0) / MICROSECONDS)
-        self._scan_progress.set(scan.progress)
-        self._clock_doubted.set(pruning.clock_doubted)
-        self._set_backups(self._backups())
-        return Answer(200, generate_latest(self._registry), METRICS_TYPE)
+        from adapter.http.metrics import render  # noqa: PLC0415 - a thirtieth of start-up, and many never scrape
 
-    def _set_backups(self, backups: BackupState) -> None:
-        """What there is none of is 0, so that an alert on the age of the last one needs no special case."""
-        self._backed_up["last_success_seconds"].set(_seconds(backups.last_success))
-        self._backed_up["last_failure_seconds"].set(_seconds(backups.last_failure))
-        self._backed_up["bytes"].set(backups.bytes or 0)
-        self._backed_up["duration_seconds"].set(backups.seconds or 0)
-
-
-def _seconds(moment: str | None) -> float:
-    return 0.0 if moment is None else from_iso(moment) / MICROSECONDS
+        return Answer(200, render(self._store, self._backups(), ready=await self._store.check() is None), METRICS_TYPE)
 
 
 def _integrity(scan: ScanFigures) -> dict[str, Any]:

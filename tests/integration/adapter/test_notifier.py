@@ -3,8 +3,10 @@
 import asyncio
 import json
 import socket
+import ssl
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -23,6 +25,9 @@ from tests.support.deployment import until
 from tests.support.fake_journal import fake_journal
 
 TO = "@human-governor"
+CERTIFICATE = Path(__file__).with_name("loopback.pem")
+"""Of 127.0.0.1, signed by itself and good from 2020 to 2126, with its key, which guards nothing."""
+
 RECORD = """
 import pathlib, sys
 folder = pathlib.Path(sys.argv[1])
@@ -38,10 +43,13 @@ if (folder / "hangs").exists():
 
 
 class Webhook:
-    """An HTTP server that keeps what it is told."""
+    """An HTTP server that keeps what it is told; with `tls`, over TLS with the certificate of `CERTIFICATE`."""
 
-    def __init__(self):
+    def __init__(self, *, tls=False):
         self.told, self.status, self.url = [], 200, ""
+        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if tls else None
+        if self._context:
+            self._context.load_cert_chain(CERTIFICATE)
 
     async def __aenter__(self):
         async def handle(request):
@@ -50,9 +58,9 @@ class Webhook:
 
         self._runner = web.ServerRunner(web.Server(handle))
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._context)
         await site.start()
-        self.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/hook?token=t"
+        self.url = f"{'https' if self._context else 'http'}://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/hook?token=t"
         return self
 
     async def __aexit__(self, *_):
@@ -247,6 +255,16 @@ async def test_a_webhook_that_takes_it_has_succeeded(tmp_path, status):
         hook.status = status
         await ways(tmp_path, webhook=hook.url)["webhook"](NOTICE)
         assert hook.told[0]["summary"] == "help"
+
+
+async def test_a_webhook_over_tls_must_be_one_that_the_host_trusts(tmp_path, monkeypatch):
+    """What the host trusts when it is called counts, and not what it trusted when the adapter was started."""
+    async with Webhook(tls=True) as hook:
+        with pytest.raises(NotToldError, match="CERTIFICATE_VERIFY_FAILED"):
+            await ways(tmp_path, webhook=hook.url)["webhook"](NOTICE)
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+        await ways(tmp_path, webhook=hook.url)["webhook"](NOTICE)
+        assert [one["summary"] for one in hook.told] == ["help"]
 
 
 async def test_a_webhook_that_is_not_there_or_hangs_is_a_failure(tmp_path):
