@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.agent_client import AgentClient
 from tests.support.deployment import Deployment, health, until
 
 SIDECAR_BYTES_MAX = 38_000_000
 """35.1 MB on CPython 3.11. All but 6 of it are the packages that a sidecar is built on, imported and idle."""
+
+WAKE_UPS_MAX = 24
+"""While a poll waits for four seconds. Some ten begin and end it; a look at something ten times a second adds forty."""
 
 FOREIGN = {
     "sidecar": ("adapter", "multiclaw", "bench", "jsonschema_rs", "prometheus_client", "difflib"),
@@ -47,6 +51,27 @@ async def test_an_idle_sidecar_stays_small(short_folder: Path) -> None:
         sidecar = await deployment.start_sidecar("pm", environment)
         await deployment.connected("pm")
         assert anonymous_bytes(sidecar.pid) < SIDECAR_BYTES_MAX
+
+
+def wake_ups(pid: int) -> int:
+    """How often any thread of the process has gone to sleep (proc(5), `voluntary_ctxt_switches`)."""
+    statuses = [path.read_text(encoding="ascii") for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    return sum(int(count) for count in re.findall(r"^voluntary_\w+:\s+(\d+)$", "".join(statuses), re.MULTILINE))
+
+
+async def test_who_waits_sleeps(short_folder: Path) -> None:
+    """While a poll is parked, and between two health probes, neither sidecar nor adapter looks at anything."""
+    async with Deployment(short_folder, {"health_poll_seconds": 3600}) as deployment:
+        adapter = await deployment.start_adapter()
+        sidecar = await deployment.start_sidecar("pm")
+        await deployment.connected("pm")
+        async with AgentClient(deployment.config.sidecar_socket("pm")) as pm:
+            await pm.poll(wait=0)  # the first of everything
+            before = wake_ups(adapter.pid), wake_ups(sidecar.pid)
+            assert (await pm.poll(wait=4)).document["messages"] == []
+            after = wake_ups(adapter.pid), wake_ups(sidecar.pid)
+        assert after[0] - before[0] < WAKE_UPS_MAX
+        assert after[1] - before[1] < WAKE_UPS_MAX
 
 
 async def loaded(name: str, deployment: Deployment) -> tuple[set[str], int]:
