@@ -93,6 +93,7 @@ class Watcher:
                 self.trouble = f"{type(error).__name__}: {error}"
                 _log.exception("journal-trouble")
             failures += 1
+            self._progress.from_now = False  # at a first start, what comes before it can be opened is told, too
             self._begin(_JOURNAL)
             await asyncio.sleep(retry_seconds(failures) * _TROUBLE_SHARE)
 

@@ -47,6 +47,7 @@ class WrittenJournal:
         self.unreadable = 0
         self.began_after: Place | None = None
         self.opened = 0
+        self.openable = True
         self.faults = 0
         self.closed: list[Path] = []
         self._next = 0
@@ -64,6 +65,8 @@ class WrittenJournal:
 
     async def open(self, last: Place | None, since_us: int | None) -> Resumption:
         """As `JournalReader.open`."""
+        if not self.openable:
+            raise JournalTrouble("as the test wants it")
         self.opened += 1
         places = [one.place for one in self.entries]
         self.began_after = None

@@ -58,6 +58,18 @@ async def test_a_journal_that_comes_later_is_read_from_the_start(watched):
     assert watched.written.opened == 2
 
 
+async def test_a_journal_that_cannot_be_opened_at_first_is_read_from_the_start_of_the_watcher(watched):
+    """It is at work from its first start on: what is written until the journal opens is told, and nothing older."""
+    watched.written.write(entry(1), entry(2))
+    watched.clock.wall_seconds = 3.0
+    watched.written.openable = False
+    async with watched.watching():
+        watched.written.write(entry(4))
+        watched.written.openable = True
+        await until(lambda: watched.shown != [], "it is told")
+    assert watched.summaries() == ["help 4"]
+
+
 @pytest.mark.parametrize("when", ["before-the-place", "after-the-place"])
 async def test_a_crash_loses_nothing_and_doubles_nothing(watched, monkeypatch, when):
     """Ended before or after the place is saved, and before it was told, the next process tells each alarm once."""
