@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 
 from aiohttp import web
 
@@ -36,7 +37,7 @@ from shared.clock import Clock
 from shared.config import Config, check_socket_path
 from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.journal import Journal
-from shared.keys import KeyMissing, Keyring, load_keyring
+from shared.keys import KeyMissing, Keyring, find_keyring, load_keyring
 from shared.lifecycle import serving
 from shared.names import GOVERNOR
 from shared.service_manager import announced, passed_listener
@@ -55,7 +56,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
     clock = Clock()
     registry = load_registry(config.paths.contracts, config.rate_classes)
     keyrings, warnings = _keyrings(config)
-    roster = Roster(Topology.of(config), keyrings, config.paths.keys)
+    roster = Roster(Topology.of(config), keyrings, _key_folders(config))
     auth = LinkAuth(roster, clock)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(StoreLock(config.adapter_state, LOCK_PATIENCE_SECONDS).release)
@@ -100,12 +101,16 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         yield
 
 
+def _key_folders(config: Config) -> tuple[Path, ...]:
+    return config.paths.keys, config.handed_keys
+
+
 def _keyrings(config: Config) -> tuple[dict[str, Keyring], list[str]]:
     """The keys of all who may speak on the link, and what is missing that can be done without.
 
     Deployments made before there was a Governor's inbox have no key for it: nobody reads it then, and all else works.
     """
-    keyrings = {agent: load_keyring(config.paths.keys, agent) for agent in config.agents}
+    keyrings = {agent: find_keyring(_key_folders(config), agent) for agent in config.agents}
     try:
         keyrings[GOVERNOR] = load_keyring(config.paths.keys, GOVERNOR)
     except KeyMissing as fault:

@@ -115,11 +115,7 @@ def obstacles(config: Config, folder: Path, used: Iterable[Path]) -> list[str]:
         )
         if path != wanted
     ]
-    found += [
-        f"the agent's name {agent!r} has more than {AGENT_NAME_CHARS_MAX} characters, too many for a user of its own"
-        for agent in config.agents
-        if len(agent) > AGENT_NAME_CHARS_MAX
-    ]
+    found += names_too_long(config.agents)
     found += [
         f"backups.folder is {path}, which is hidden from services; name another in {folder}/multiclaw.toml"
         for path in (backup_folder(config),)
@@ -136,6 +132,15 @@ def obstacles(config: Config, folder: Path, used: Iterable[Path]) -> list[str]:
 
 def _is_hidden(path: Path) -> bool:
     return any(path.is_relative_to(hidden) for hidden in _HIDDEN)
+
+
+def names_too_long(agents: Iterable[str]) -> list[str]:
+    """What keeps agents from having users of their own."""
+    return [
+        f"the agent's name {agent!r} has more than {AGENT_NAME_CHARS_MAX} characters, too many for a user of its own"
+        for agent in agents
+        if len(agent) > AGENT_NAME_CHARS_MAX
+    ]
 
 
 def _credentials(config: Config) -> str:

@@ -237,6 +237,11 @@ class Config(Membership):
         """Where the adapter listens."""
         return self.paths.run / "adapter.sock"
 
+    @property
+    def handed_keys(self) -> Path:
+        """Where an adapter that systemd runs finds the keys of agents that join: credentials come at its start."""
+        return self.paths.run / "keys"
+
     def sidecar_state(self, agent: str) -> Path:
         """The folder of one sidecar's store and token."""
         return self.paths.state / f"sidecar-{agent}"

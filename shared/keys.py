@@ -3,9 +3,11 @@
 A file holds one key per line, `KEY_ID HEX`, the newest first; older lines still verify, so that keys can rotate.
 """
 
+import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -92,6 +94,10 @@ def load_keyring(folder: Path, agent: str) -> Keyring:
         raise KeyMissing(
             f"no key for agent {agent!r} at {path}; make it with: multiclaw init --dir {folder.parent}"
         ) from error
+    except PermissionError as error:
+        raise KeyFault(
+            f"the key at {path} is closed to user {os.geteuid()}: do this as its owner, or as root"
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise KeyFault(f"the key at {path} cannot be read: {error}") from error
     if stat.S_IMODE(mode) & 0o077:
@@ -102,6 +108,14 @@ def load_keyring(folder: Path, agent: str) -> Keyring:
     if not keys:
         raise KeyFault(f"the key file {path} is empty; remove it and run: multiclaw init --dir {folder.parent}")
     return Keyring(agent, keys)
+
+
+def find_keyring(folders: Sequence[Path], agent: str) -> Keyring:
+    """The keys of `agent` from the first folder that has any; raises as `load_keyring` does, of the first."""
+    for folder in folders:
+        with contextlib.suppress(KeyMissing):
+            return load_keyring(folder, agent)
+    return load_keyring(folders[0], agent)
 
 
 def _parse(line: str, number: int, path: Path) -> Key:

@@ -6,11 +6,11 @@ that is not sealed would not be believed.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from adapter.core.routing import Topology
-from shared.keys import KeyFault, Keyring, key_path, load_keyring
+from shared.keys import KeyFault, Keyring, find_keyring, key_path
 from shared.names import ADAPTER
 from shared.problems import Problem
 
@@ -18,12 +18,13 @@ _log = logging.getLogger(__name__)
 
 
 class Roster:
-    """`topology` is the one in force; `keyrings` has everybody whose requests can be told from forgeries."""
+    """`topology` is the one in force; `keyrings` has everybody whose requests can be told from forgeries. Keys of those
+    who join are in the first of `folders` that has them."""
 
-    def __init__(self, topology: Topology, keyrings: Mapping[str, Keyring], folder: Path) -> None:
+    def __init__(self, topology: Topology, keyrings: Mapping[str, Keyring], folders: Sequence[Path]) -> None:
         self.topology = topology
         self.keyrings = dict(keyrings)
-        self._folder = folder
+        self._folders = folders
 
     def adopt(self, topology: Topology, known: Iterable[str]) -> None:
         """This is in force from now on. `known` are all who ever belonged.
@@ -35,7 +36,7 @@ class Roster:
             if name == ADAPTER or name in self.keyrings:
                 continue
             try:
-                self.keyrings[name] = load_keyring(self._folder, name)
+                self.keyrings[name] = find_keyring(self._folders, name)
             except KeyFault as fault:
                 if name in topology.roles:
                     _log.error("key-missing: %s", fault)
@@ -46,11 +47,8 @@ class Roster:
             if agent in self.topology.roles:
                 continue
             try:
-                self.keyrings[agent] = load_keyring(self._folder, agent)
+                self.keyrings[agent] = find_keyring(self._folders, agent)
             except KeyFault as fault:
-                path = key_path(self._folder, agent)
-                detail = (
-                    f"Nothing was approved: {agent!r} needs a key at {path}. multiclaw topology approve makes it. "
-                    "systemd loads keys at a start: add the agent to the file there, then: multiclaw install-units"
-                )
+                places = " or ".join(str(key_path(folder, agent)) for folder in self._folders)
+                detail = f"Nothing was approved: {agent!r} needs a key at {places}; multiclaw topology approve makes it"
                 raise Problem("key-missing", detail) from fault

@@ -22,8 +22,8 @@ def register(application: typer.Typer) -> None:
 
 
 def doctor(config: ConfigPath = CONFIG_DEFAULT, as_json: AsJson = False) -> None:
-    """Examine SQLite, configuration, keys, tokens, sockets, disk and stores. It changes nothing, and needs no process
-    that runs.
+    """Examine SQLite, configuration, keys, units, tokens, sockets, disk and stores. It changes nothing, and needs no
+    process that runs.
 
     The exit status is 0 without a fault (warnings are none), 78 when the configuration (or a contract, key or socket
     path that it names) is at fault, else 1.

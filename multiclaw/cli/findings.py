@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from adapter.contracts import load_registry
+from multiclaw.units import WANTED, by_systemd
 from shared.config import Config, ConfigurationFault, check_socket_path
 from shared.database import SQLITE_VERDICT, SQLITE_VERSION, library_checksums
 from shared.database.checksums import APPLICATION_ID, RESERVED_BYTES
@@ -39,6 +40,8 @@ def examine(config: Config) -> Iterator[Finding]:
     """Everything that a configuration names."""
     yield _contracts(config)
     yield from _keys(config)
+    if by_systemd(config):
+        yield from _units(config)
     yield from _tokens(config)
     yield from _sockets(config)
     yield _disk(config)
@@ -62,6 +65,16 @@ def _keys(config: Config) -> Iterator[Finding]:
         except KeyFault as fault:
             faults.append(Finding("keys", "fault", str(fault)))
     yield from faults or [Finding("keys", "ok", f"every agent has one in {config.paths.keys}, closed to others")]
+
+
+def _units(config: Config) -> Iterator[Finding]:
+    """An agent that joined while everything ran has neither user nor units until they are installed."""
+    faults = [
+        Finding("units", "fault", f"the sidecar of {agent} is not installed: multiclaw install-units, as root")
+        for agent in config.agents
+        if not (Path("/") / WANTED / f"multiclaw-sidecar@{agent}.service").is_symlink()
+    ]
+    yield from faults or [Finding("units", "ok", "the sidecar of every agent is installed")]
 
 
 def _tokens(config: Config) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from multiclaw.cli import topology_file
+from multiclaw.cli import joining, topology_file
 from multiclaw.cli.acting import act_as, printable
 from multiclaw.cli.exits import CONFIGURATION, FAILED, Exit
 from multiclaw.cli.governing import Governor, governor
@@ -15,8 +15,7 @@ from multiclaw.cli.options import CONFIG_DEFAULT, AsAgent, AsJson, ConfigPath, l
 from multiclaw.cli.topology_change import Changes, change_of
 from multiclaw.client import Agent
 from shared import topology as wire
-from shared.config import Config, ConfigurationFault, Membership, check_socket_path, check_text
-from shared.keys import create_key
+from shared.config import Config, ConfigurationFault, Membership, check_text
 
 _ORCHESTRATOR: Final = "orchestrator"
 
@@ -91,20 +90,13 @@ def approve(version: Number, note: Note = None, config: ConfigPath = CONFIG_DEFA
     _check_file(human, config, loaded)
     proposed = _members(_version(human, version))
     _render(config, proposed)
-    joining = [agent for agent in proposed.agents if agent not in loaded.agents]
-    try:
-        for agent in joining:
-            check_socket_path(loaded.sidecar_socket(agent))
-            create_key(loaded.paths.keys, agent)
-    except ConfigurationFault as fault:
-        raise Exit(CONFIGURATION, str(fault)) from fault
-    except OSError as error:
-        raise Exit(CONFIGURATION, f"cannot make the key of {agent}: {error.strerror}") from error
+    new = [agent for agent in proposed.agents if agent not in loaded.agents]
+    joining.prepare(config, loaded, new)
     approved = human.post(wire.APPROVE_PATH.format(version=version), _decision(note))
     _print(_write(human, config, approved, quiet=as_json), as_json=as_json)
     if not as_json:
-        for agent in joining:
-            print(f"next: start its sidecar (`multiclaw up` does so by itself): multiclaw sidecar --agent {agent}")
+        for step in joining.steps(config, loaded, new):
+            print(f"next: {step}")
 
 
 def deny(version: Number, note: Note = None, config: ConfigPath = CONFIG_DEFAULT, as_json: AsJson = False) -> None:

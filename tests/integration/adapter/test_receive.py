@@ -1,7 +1,6 @@
 """What became of an answer that could not be written: the seam between the web server and the broker."""
 
 import asyncio
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -32,7 +31,7 @@ def poll_of(agent, **body):
 
 async def test_an_answer_nobody_took_gives_its_leases_back(broker):
     """At once, and free: the next poll has the message (promise 5)."""
-    receive = Receive(broker, broker._store, Roster(topology(), {}, Path()), 60)
+    receive = Receive(broker, broker._store, Roster(topology(), {}, ()), 60)
     await broker.ask(send(to="@qa"))
     for attempt in range(1, 6):
         answer = await receive.poll(poll_of("qa"))

@@ -83,12 +83,30 @@ async def test_a_new_agent_is_let_in_without_a_restart(near):
     assert (await ops.read("incidents", 1)).status == 200
 
 
+async def test_a_key_that_is_handed_to_a_running_adapter_lets_in(folder):
+    """Where the folder of keys is what it was at the start, as credentials are: the agent joins by the key that was put
+    into the other folder, and is let in again after a restart."""
+    async with folder:
+        key, handed = create_key(folder.config.paths.keys, "ops"), folder.config.handed_keys
+        ops = await folder.client("ops")
+        async with again(folder):
+            handed.mkdir(mode=0o700)
+            key.rename(handed / key.name)
+            await changed(folder, ADD_OPS)
+            assert (await ops.send("incidents"))["code"] == 201
+        for _ in range(2):
+            async with again(folder):
+                assert (await ops.send("incidents"))["code"] == 201
+                write(folder, (await read(folder))["topology"])
+
+
 async def test_an_agent_without_a_key_is_not_approved(near):
     """The problem says where it must be; nothing was changed, and the proposal is still open."""
     number = (await propose(near, ADD_OPS)).document["version"]
     refused = await decide(near, number)
     assert (refused.status, refused.document["type"]) == (409, "key-missing")
-    assert str(key_path(near.config.paths.keys, "ops")) in refused.document["detail"]
+    for keys in (near.config.paths.keys, near.config.handed_keys):
+        assert str(key_path(keys, "ops")) in refused.document["detail"]
     assert (await read(near))["version"] == 1
     create_key(near.config.paths.keys, "ops")
     assert (await decide(near, number)).document["state"] == "current"

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from shared.keys import Key, KeyFault, Keyring, create_key, create_private, key_path, load_keyring
+from shared.keys import (
+    Key,
+    KeyFault,
+    KeyMissing,
+    Keyring,
+    create_key,
+    create_private,
+    find_keyring,
+    key_path,
+    load_keyring,
+)
 
 HEX = "ab" * 32
 
@@ -83,6 +93,22 @@ def test_a_missing_key_names_the_command(tmp_path: Path) -> None:
     assert f"multiclaw init --dir {tmp_path}" in text
     write(tmp_path, "\n")
     assert "multiclaw init" in fault(tmp_path)
+
+
+def test_the_first_folder_that_has_a_key_decides(tmp_path: Path) -> None:
+    """The others are looked into only where it has none; what no folder has is missing from the first."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    with pytest.raises(KeyMissing, match=str(first)):
+        find_keyring([first, second], "pm")
+    write(second, f"pm-2 {HEX}\n")
+    assert find_keyring([first, second], "pm").current.key_id == "pm-2"
+    write(first, f"pm-1 {HEX}\n")
+    assert find_keyring([first, second], "pm").current.key_id == "pm-1"
+    key_path(first, "pm").chmod(0o644)
+    with pytest.raises(KeyFault, match="chmod"):
+        find_keyring([first, second], "pm")
 
 
 @pytest.mark.parametrize(
