@@ -143,7 +143,7 @@ class AckRequest(Model):
 
 
 class AckAnswer(Model):
-    """`deferred` ones are remembered here and told to the adapter when it is back."""
+    """`deferred` ones are kept here for good; the adapter is told when it is back, or hands them over again."""
 
     acked: list[str]
     deferred: list[str] = Field(default_factory=list)

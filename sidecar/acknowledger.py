@@ -17,7 +17,7 @@ from shared.link import ACK_PATH, EXTEND_PATH, NACK_PATH
 from shared.problems import Problem
 from shared.results import encoded_results
 from shared.strict_json import encode
-from sidecar.core.ack_bodies import ack_body, unless_stale
+from sidecar.core.ack_bodies import ack_body, told
 from sidecar.core.hand_over import Handed
 from sidecar.core.handed_out import HandedOut
 from sidecar.core.link_outcome import LINK_FAILURES, unreachable
@@ -90,9 +90,8 @@ class Acknowledger:
         document = answer.document or {}
         acked = set(document.get("acked", ()))
         refused = {delivery_id: key for delivery_id, key in keys.items() if delivery_id not in acked}
-        if refused:
-            acked |= await self._store.commit(take_back(refused))
-        return {"acked": unless_stale(answer, results, acked), "deferred": []}
+        standing = await self._store.commit(take_back(refused)) if refused else set()
+        return told(answer, results, acked, standing)
 
     async def _defer(self, results: Mapping[str, bytes | None], keys: Mapping[str, MessageKey]) -> dict[str, Any]:
         """Keep acknowledgements until the adapter is back; raises a `Problem` for those that cannot be promised.

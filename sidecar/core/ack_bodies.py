@@ -16,14 +16,20 @@ def ack_body(results: Mapping[str, bytes | None]) -> dict[str, Any]:
     return body | {"results": stated} if stated else body
 
 
-def unless_stale(answer: LinkAnswer, asked: Collection[str], acked: Collection[str]) -> list[str]:
-    """Those of `asked` that are acknowledged: by this answer, or for good before it. Else the adapter's `Problem`, in
-    which only what is neither counts as stale."""
+def told(
+    answer: LinkAnswer, asked: Collection[str], acked: Collection[str], standing: Collection[str]
+) -> dict[str, list[str]]:
+    """What the agent is told of an answer: an `AckAnswer`, or the adapter's `Problem` where anything of it is stale.
+
+    `acked` are those of `asked` that this answer acknowledges. `standing` are processed for good before it, whatever it
+    says: the adapter may not know yet, and is told again when their messages come again, so they are deferred.
+    """
     document = answer.document or {}
     if document.get("type") != "stale-lease":
-        return list(answer.expect()["acked"])
-    members = {"acked": [each for each in asked if each in acked]}
-    members["stale"] = [each for each in document["stale"] if each not in acked]
-    if members["stale"]:
-        raise Problem.from_document({**document, **members})
-    return members["acked"]
+        taken = answer.expect()["acked"]
+        return {"acked": list(taken), "deferred": [each for each in asked if each in standing and each not in taken]}
+    members = {"acked": [each for each in asked if each in acked], "deferred": [e for e in asked if e in standing]}
+    stale = [each for each in document["stale"] if each not in acked and each not in standing]
+    if stale:
+        raise Problem.from_document({**document, **members, "stale": stale})
+    return members

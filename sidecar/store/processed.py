@@ -63,7 +63,7 @@ def remember(processed: Iterable[Processed], now_us: int) -> Unit[None]:
 def take_back(refused: Mapping[str, MessageKey]) -> Unit[set[str]]:
     """A unit for hand-overs whose acknowledgement was refused: their messages are not processed after all.
 
-    Gives those whose record stands: they count as acknowledged, whatever became of the hand-over.
+    Gives those whose record stands: they are processed for good, whatever became of the hand-over.
     """
     rows = dict(refused)
 

@@ -50,8 +50,8 @@ async def test_a_deferred_ack_whose_lease_is_over_is_absorbed_later(deployment: 
 
 
 async def test_an_ack_that_was_deferred_stays_given(deployment: Deployment) -> None:
-    """The agent has a 2xx. It acks once more, after the lease has ended: that is a success again, and the message
-    does not come again either."""
+    """The agent has a 2xx. It acks once more, after the lease has ended: it is deferred still, and the message does
+    not come again."""
     fake = deployment.fake
     async with deployment.sidecar("qa") as client:
         async with deployment.adapter():
@@ -63,12 +63,12 @@ async def test_an_ack_that_was_deferred_stays_given(deployment: Deployment) -> N
         fake.lapse("d0")
         async with deployment.adapter():
             await until_health(client, deferred_acks=0, breaker="closed")
-            assert await client.ack("d0") == (200, {"acked": ["d0"], "deferred": []})
+            assert await client.ack("d0") == (200, {"acked": [], "deferred": ["d0"]})
             assert (await client.poll(wait=0.1))[1]["messages"] == []
             fake.lapse("d1")
             status, problem = await client.ack("d0", "d1")
             assert (status, problem["type"]) == (409, "stale-lease")
-            assert (problem["stale"], problem["acked"]) == (["d1"], ["d0"])
+            assert (problem["stale"], problem["acked"], problem["deferred"]) == (["d1"], [], ["d0"])
             assert [each["delivery_id"] for each in (await client.poll())[1]["messages"]] == ["d3"]
 
 
@@ -200,7 +200,7 @@ async def test_a_refusal_counts_over_a_crash_of_the_sidecar(unheard: AgentClient
 async def test_what_was_absorbed_after_a_crash_is_acknowledged(unheard: AgentClient, deployment: Deployment) -> None:
     """The message came again before the agent could repeat its ack, and never will any more: so that is a success."""
     assert (await unheard.poll(wait=0.1))[1]["messages"] == []
-    assert await unheard.ack("d0") == (200, {"acked": ["d0"], "deferred": []})
+    assert await unheard.ack("d0") == (200, {"acked": [], "deferred": ["d0"]})
     assert deployment.fake.acks[-1] == {"delivery_ids": ["d0"]}
     deployment.fake.deliver("qa", "product", 1, key(1))
     assert (await unheard.poll(wait=0.1))[1]["messages"] == []
@@ -209,12 +209,13 @@ async def test_what_was_absorbed_after_a_crash_is_acknowledged(unheard: AgentCli
 async def test_an_ack_of_an_earlier_process_that_is_recorded_can_be_promised(
     unheard: AgentClient, deployment: Deployment
 ) -> None:
-    """With the adapter away, too: the record says what it is about. Refused later, it stands all the same."""
+    """With the adapter away, too: the record says what it is about. Refused later, it stands all the same, and is not
+    called acked: the adapter has the message queued until it hands it over again."""
     deployment.fake.forging = True
     assert await unheard.ack("d0") == (200, {"acked": [], "deferred": ["d0"]})
     deployment.fake.forging = False
     await until_health(unheard, deferred_acks=0, breaker="closed")
-    assert await unheard.ack("d0") == (200, {"acked": ["d0"], "deferred": []})
+    assert await unheard.ack("d0") == (200, {"acked": [], "deferred": ["d0"]})
     assert (await unheard.poll(wait=0.1))[1]["messages"] == []
 
 
