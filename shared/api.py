@@ -124,7 +124,8 @@ class Gap(Model):
     last: int = Field(alias="to")
     reason: Literal["restored"] | None = Field(
         default=None,
-        description="`restored`: the store was put back to an older state, and these are lost or were never given",
+        description="`restored`: the store was put back to an older state, or repaired with losses, and these are lost "
+        "or were never given",
     )
 
 

@@ -51,7 +51,9 @@ class PollRequest(Model):
 
 
 class Lost(Model):
-    """Sequences of a channel that are lost, since the store was put back to an older state, or were never given."""
+    """Sequences of a channel that are lost, since the store was put back to an older state or repaired with losses, or
+    were never given.
+    """
 
     channel: str
     first: int = Field(alias="from")
@@ -59,8 +61,8 @@ class Lost(Model):
 
 
 class HandOver(Model):
-    """The answer to a poll. Where the store was put back to an older state since the poller last heard of it, what its
-    channels have lost, and the number of such restores; the answer comes at once then.
+    """The answer to a poll. Where the store was put back to an older state, or repaired with losses, since the poller
+    last heard of it, what its channels have lost, and the number that names the newest; the answer comes at once then.
     """
 
     messages: list[Delivery]

@@ -1,10 +1,10 @@
-"""Ranges of a channel that were lost when an older state of the store was put in place. Pure."""
+"""Ranges of a channel that were lost when the store was put back to an older state, or repaired with losses. Pure."""
 
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 RESTORED: Final = "restored"
-"""The reason of a gap: the store is older than these numbers, and whatever had them is not in it any more."""
+"""The reason of a gap: whatever had these numbers is not in the store any more, and nobody can give it."""
 
 
 class LostRange(NamedTuple):

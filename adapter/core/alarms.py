@@ -21,6 +21,7 @@ class AlarmKind(StrEnum):
     STORE = "store"  # the store is damaged or was mended; the agent is the adapter
     BACKUP = "backup"  # no backup was made; the agent is the adapter
     RESTORE = "restore"  # an older state was put in the place of the store; the agent is the adapter
+    REPAIR = "repair"  # a human accepted what a repair has lost; the agent is the adapter
     TOPOLOGY = "topology"  # a change of members waits for a human; the agent is who proposed it
     SCHEDULE = "schedule"  # a scheduled message could not be sent when its time came; the agent is its sender
 
@@ -92,6 +93,11 @@ RULES: Final[dict[AlarmKind, Rule]] = {
         "alert.restore/1", Audience.LEADERS,
         "The store was put back to {reason}. What was sent after it is lost, and named in `lost`; what was settled "
         "after it comes again.", at_once=True,
+    ),
+    AlarmKind.REPAIR: Rule(
+        "alert.restore/1", Audience.LEADERS,
+        "The store was damaged, and is repaired with losses: {reason}. All numbers that are lost are in `lost`; what "
+        "was settled may come again.", at_once=True,
     ),
     AlarmKind.TOPOLOGY: Rule(
         "alert.topology/1", Audience.GOVERNOR, "{agent} proposes a change of the topology ({reason}).", at_once=True

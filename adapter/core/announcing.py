@@ -2,7 +2,7 @@
 exchange."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from adapter.core.alarms import Alarm, AlarmKind, Audience
 from adapter.core.alerts import alert, is_alert
@@ -15,6 +15,9 @@ from adapter.core.routing import PLATFORM
 from adapter.core.tallies import Tallies
 from shared.names import ADAPTER, GOVERNOR, direct_channel
 from shared.times import iso
+
+_RANGES_MAX: Final = 1_000
+"""Of lost ranges, which one alert names, of some sixty bytes each; there can be one for each page that was damaged."""
 
 Announce = Callable[[Send, StoreTransaction, Now], None]
 
@@ -95,7 +98,7 @@ class Announcing:
 
     def _state_of(self, alarm: Alarm) -> dict[str, Any]:
         """What waits for its agent, and when that polled last, where it is one that polls; or what is lost."""
-        if alarm.kind is AlarmKind.RESTORE:
+        if alarm.kind in {AlarmKind.RESTORE, AlarmKind.REPAIR}:
             return self._lost
         agent = alarm.agent
         mailbox = self._books.mailboxes.get(agent)
@@ -106,10 +109,10 @@ class Announcing:
 
 
 def _described(losses: Losses) -> dict[str, Any]:
-    """What the newest restore has cost, for the payload that tells of it."""
+    """What the newest restore or repair has cost, for the payload that tells of it."""
     lost = [
         {"channel": channel, "from": each.first, "to": each.last}
         for channel, ranges in sorted(losses.since(losses.newest - 1).items())
         for each in ranges
     ]
-    return {"as_of": iso(losses.as_of_us), "lost": lost}
+    return {"as_of": iso(losses.as_of_us), "lost": lost[:_RANGES_MAX], "lost_ranges": len(lost)}

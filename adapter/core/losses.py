@@ -1,8 +1,8 @@
-"""What older states of the store in the place of newer ones have cost, and where numbers go on after one."""
+"""What restores and repairs of the store have cost, and where numbers go on after one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from shared.lost_ranges import LostRange
 
@@ -12,10 +12,13 @@ UNSURE_NUMBERS: Final = 1_000_000
 
 
 class Jump(NamedTuple):
-    """An older state's newest message, and the first number that nobody can have been given."""
+    """A state's newest message, and the first number that nobody can have been given; `counted` is false where nothing
+    vouches for what it has counted in its channels.
+    """
 
     last_message_id: int
     end: int
+    counted: bool = True
 
     @property
     def by(self) -> int:
@@ -25,6 +28,16 @@ class Jump(NamedTuple):
         more than all of them together.
         """
         return max(0, self.end - 1 - self.last_message_id)
+
+    @property
+    def floor(self) -> int:
+        """Each channel goes on behind this in any case: for the same reason none has come further than all messages."""
+        return 0 if self.counted else self.end - 1
+
+    @classmethod
+    def over_nothing(cls, last_message_id: int) -> Self:
+        """Of a state that lacks nothing behind its end. It takes a number of a message all the same, as its name."""
+        return cls(last_message_id + 1, last_message_id + 2)
 
 
 def end_of_numbers(state: int, reserved_end: int | None, seen: int) -> int:
@@ -41,9 +54,9 @@ def end_of_numbers(state: int, reserved_end: int | None, seen: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """All of them. `newest` names the last restore by the first number after it, 0 before the first; `as_of_us` is the
-    state that it put in place, wall time; `base` is behind which sequence a channel begins that comes into being now.
-    `ranges` are those of each channel, each with the restore that it comes from.
+    """All of them. `newest` names the last restore or repair by the first number after it, 0 before the first;
+    `as_of_us` is the state that it put in place, wall time; `base` is behind which sequence a channel begins that comes
+    into being now. `ranges` are those of each channel, each with the restore or repair that it comes from.
     """
 
     newest: int = 0

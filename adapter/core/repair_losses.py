@@ -6,9 +6,12 @@ outside of these holes was not there before the damage either. And a backup is c
 messages up to its newest had been forgotten when it was made.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from shared.lost_ranges import LostRange as Recorded
+from shared.lost_ranges import explain
 
 RANGES_MAX: Final = 100
 """Named in full; of more only their number."""
@@ -114,6 +117,14 @@ class Losses:
         named = [str(each) for each in self.ranges[:RANGES_MAX]]
         more = [f"and {len(self.ranges) - RANGES_MAX} ranges more"] if len(self.ranges) > RANGES_MAX else []
         return "; ".join([*named, *more, *self.others]) or "nothing"
+
+
+def unrecorded(missing: Iterable[Missing], recorded: Mapping[str, Sequence[Recorded]]) -> Iterator[Missing]:
+    """Without what was lost before, and is recorded by channel."""
+    for each in missing:
+        for part in explain(each.first, each.last, recorded.get(each.channel, ())):
+            if part.reason is None:
+                yield each._replace(first=part.first, last=part.last)
 
 
 def lost_ranges(missing: Iterable[Missing], holes: Sequence[Hole]) -> list[LostRange]:

@@ -26,12 +26,18 @@ SELECT id, as_of_us FROM restores ORDER BY id DESC LIMIT 1
 -- name: lost_ranges
 SELECT channel_id, first_sequence, last_sequence, restore_id FROM lost_ranges ORDER BY channel_id, first_sequence
 
+-- name: lose_range
+INSERT INTO lost_ranges (first_sequence, last_sequence, channel_id, restore_id)
+SELECT ?, ?, id, (SELECT max(id) FROM restores) FROM channels WHERE name = ?
+
 -- name: lose_ranges
 INSERT INTO lost_ranges (channel_id, first_sequence, last_sequence, restore_id)
-SELECT id, last_sequence + 1, last_sequence + ?, (SELECT max(id) FROM restores) FROM channels
+SELECT id, last_sequence + 1, goes_on_behind, (SELECT max(id) FROM restores)
+FROM (SELECT id, last_sequence, max(last_sequence + ?, ?) AS goes_on_behind FROM channels)
+WHERE goes_on_behind > last_sequence
 
 -- name: jump_sequences
-UPDATE channels SET last_sequence = last_sequence + ?, last_message_id = ?
+UPDATE channels SET last_sequence = max(last_sequence + ?, ?), last_message_id = ?
 
 -- name: release_leases
 UPDATE deliveries INDEXED BY deliveries_live SET state = 0, lease_until_us = 0, token = NULL
@@ -40,7 +46,7 @@ WHERE state < 2 AND state = 1
 -- name: renumber_topology
 INSERT INTO topologies (version, base, membership, changes, source, proposed_by, reason, proposed_at_us, standing,
                         in_file)
-SELECT ?, version, membership, '[]', 'file', 'file', 'an older state of the store was put in place', ?, 'current',
+SELECT ?, version, membership, '[]', 'file', 'file', 'the store was put back or repaired', ?, 'current',
        in_file
 FROM topologies WHERE standing = 'current'
 

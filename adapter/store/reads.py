@@ -72,7 +72,7 @@ def _gone(channel: str, missing: list[Missing], retained_from: int | None, last:
     detail = f"{channel} is retained from {retained_from or last + 1}; {missing[0].first} is gone."
     if lost:
         spans = ", ".join(f"{part.first} to {part.last}" for part in lost)
-        detail += f" The store was put back to an older state: {spans} were lost with what came after it."
+        detail += f" The store was put back to an older state, or repaired with losses: {spans} were lost."
     told = [{"from": part.first, "to": part.last, "reason": part.reason} for part in lost]
     more: dict[str, Any] = {"lost": told} if told else {}
     return Problem("range-not-retained", detail, field="query from", retained_from=retained_from, last=last, **more)

@@ -8,27 +8,29 @@ file than the new one.
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from adapter.core.alarms import Alarm, AlarmKind
-from adapter.core.repair_losses import Holes, Losses, LostRange, Missing, lost_ranges
-from adapter.core.tallies import Tally
+from adapter.core.losses import Jump
+from adapter.core.repair_losses import Holes, Losses, LostRange, Missing, lost_ranges, unrecorded
 from adapter.store.full_check import check_everything
+from adapter.store.jump import Loss, read_losses, record_loss
+from adapter.store.names import Names
 from adapter.store.proof import is_proven
 from adapter.store.queries import MIGRATIONS, REPAIR_SQL, SCHEMA, SQL
 from adapter.store.rebuilt_deliveries import Deliveries
 from adapter.store.rebuilt_rows import KEYED, counted_messages, insert_rows, statement, table_columns
-from adapter.store.rows import write_rows
+from adapter.store.reserve import Reserved, end_of_given
 from adapter.store.salvage import Row, Salvage, Step
-from adapter.store.tallies import tally_row
 from shared.database import QUIET_STORE, Damage, SqliteError, open_database
 from shared.database.backup import connect_copy
 from shared.database.library import LIBRARY
 from shared.database.migrations import newest, version_of
 from shared.durable_files import sync_file
+from shared.lost_ranges import LostRange as Recorded
 from shared.names import ADAPTER
 
 _RENEWED: Final = frozenset({"proofs", "tallies", "last_seen", "announced"})
@@ -38,14 +40,13 @@ others, also those that are yet to come, only a human may do without."""
 _MADE_ANEW: Final = frozenset({*KEYED, "held_messages"})
 """Tables that are not taken over whole, but row by row, or made of others."""
 
+_COUNTED: Final = frozenset({"channels", "restores"})
+"""Tables that tell which sequences were given."""
+
 _REASON_CHARS_MAX: Final = 500
 
 _MISSING: Final = ("missing_sequences", "missing_ends")
 _ROWS_AT_ONCE: Final = 500
-
-_UNSEEN_MAX: Final = 2**21
-"""Where the end is not known, numbers go on so much later: what was seen last is a minute old at most, in which no
-deployment sends two million messages. A message takes one number in its channel, so that no channel is further on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,11 @@ class Rebuilt:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the store beside what can be read of it: the newest message that was ever seen in it, and the
-    channels that there are."""
+    """What is known of the store beside what can be read of it: the newest message that was ever seen in it, which
+    numbers may have been given, and the channels that there are."""
 
     seen: int
+    reserved: Reserved | None
     channels: Collection[str]
 
 
@@ -129,12 +131,13 @@ class _Rebuilding:
         self._salvage = salvage
         self._backup = backup
         self._target = target
-        self._seen = known.seen
-        self._channels = known.channels
+        self._known = known
         self._step = step
         self._columns = _columns(target)
         self._holes = Holes()
         self._others: list[str] = []
+        self._counted = True
+        self._topologies_known = True
         self._from_backup = 0
 
     def run(self, now_us: int) -> Rebuilt:
@@ -144,7 +147,7 @@ class _Rebuilding:
             self._copy_table(name)
         accounted, counted = counted_messages(self._backup), counted_messages(target)
         self._judge_end(counted)
-        last = max(accounted, counted, self._seen, salvage.newest("messages"), salvage.newest("deliveries"))
+        last = max(accounted, counted, self._known.seen, salvage.newest("messages"), salvage.newest("deliveries"))
         self._copy_messages(last)
         self._fetch_messages(self._holes.numbers())
         deliveries = Deliveries(salvage, self._backup, target, self._step)
@@ -153,25 +156,43 @@ class _Rebuilding:
         deliveries.settle(now_us)
         self._raise_counters()
         target.execute(REPAIR_SQL["hold_below_floors"])
-        missing = (Missing(*row) for name in _MISSING for row in target.execute(REPAIR_SQL[name]))
-        ranges = lost_ranges(missing, self._holes.beyond(accounted))
-        if self._holes.open is not None:
-            target.executemany(SQL["insert_channel"], [(name,) for name in self._channels])
-            ranges += [LostRange(name, last + 1, None) for name, last in target.execute(REPAIR_SQL["ends"])]
-            target.execute(REPAIR_SQL["jump"], {"numbers": max(0, self._seen - counted) + _UNSEEN_MAX})
-        losses = Losses(ranges, [*self._others, *deliveries.doubts])
+        known = lost_ranges(self._missing(), self._holes.beyond(accounted))
+        losses = Losses([*known, *self._unknown_ranges()], [*self._others, *deliveries.doubts])
         if not losses.nothing:
-            self._leave_word(losses, now_us)
+            self._record(losses, last, now_us)
         (messages,) = target.execute(REPAIR_SQL["count_messages"]).fetchone()
         return Rebuilt(losses, messages, self._from_backup, deliveries.redelivered)
 
-    def _leave_word(self, losses: Losses, now_us: int) -> None:
-        """Have the next start tell the Human Governor what was lost, should that be accepted."""
-        alarm = Alarm(
-            AlarmKind.STORE, ADAPTER, f"it was repaired, and what could not be saved: {losses}"[:_REASON_CHARS_MAX]
-        )
-        row = tally_row(alarm, Tally(untold=1, untold_since_us=now_us, total=1, since_us=now_us))
-        write_rows(self._target, "save_tallies", [row])
+    @property
+    def _is_end_known(self) -> bool:
+        return self._counted and self._holes.open is None
+
+    def _missing(self) -> Iterator[Missing]:
+        """What no message has, and was not lost before."""
+        names = Names.register(self._target, (), ())
+        recorded = {each: losses.of(each) for losses in [read_losses(self._target, names)] for each in losses.ranges}
+        rows = (Missing(*row) for name in _MISSING for row in self._target.execute(REPAIR_SQL[name]))
+        return unrecorded(rows, recorded)
+
+    def _unknown_ranges(self) -> list[LostRange]:
+        """Where the end is not known, whatever came behind what is there."""
+        if self._is_end_known:
+            return []
+        Names.register(self._target, (), self._known.channels)
+        return [LostRange(name, last + 1, None) for name, last in self._target.execute(REPAIR_SQL["ends"])]
+
+    def _record(self, losses: Losses, last: int, now_us: int) -> None:
+        """Should it be accepted: numbers go on behind all that were given, and all who must know are told."""
+        target = self._target
+        counted = counted_messages(target)
+        topology, as_of_us = (target.execute(SQL[name]).fetchone() for name in ("last_topology", "last_accepted_at"))
+        end = end_of_given(self._known.reserved, counted, last, topology[0] or 0)
+        jump = Jump.over_nothing(counted) if self._is_end_known else Jump(counted, end.messages_end, self._counted)
+        is_newest = self._is_end_known and self._topologies_known
+        alarm = Alarm(AlarmKind.REPAIR, ADAPTER, str(losses)[:_REASON_CHARS_MAX])
+        known = [(each.channel, Recorded(each.first, each.last)) for each in losses.ranges if each.last is not None]
+        loss = Loss(jump, 0 if is_newest else end.topologies_end, as_of_us[0] if as_of_us else 0, alarm, known)
+        record_loss(target, loss, now_us)
 
     def _copy_table(self, name: str) -> None:
         columns = self._columns[name]
@@ -181,26 +202,32 @@ class _Rebuilding:
             rows = self._salvage.unverified_table(name, columns) if self._salvage.in_order else None
             rows = kept if rows is None else rows
             if name not in _RENEWED and (not kept or [*map(tuple, kept)] != [*map(tuple, rows)]):
-                self._others.append(f"the table {name}: nothing vouches for its {len(rows)} rows")
+                self._doubt(name, f"nothing vouches for its {len(rows)} rows")
         try:
             self._insert(name, rows)
         except SqliteError:  # a page that went astray has brought rows of another table
             kept = self._backup.execute(statement("all_rows", name, columns)).fetchall()
             self._target.execute(statement("empty_table", name))
             self._insert(name, kept)
-            self._others.append(f"the table {name}: its rows are another's; it has {len(kept)} of the backup")
+            self._doubt(name, f"its rows are another's; it has {len(kept)} of the backup")
+
+    def _doubt(self, table: str, why: str) -> None:
+        self._others.append(f"the table {table}: {why}")
+        self._counted &= table not in _COUNTED
+        self._topologies_known &= table != "topologies"
 
     def _judge_end(self, counted: int) -> None:
         """What is known of messages behind the newest that was counted."""
         salvage = self._salvage
         if not (salvage.verifies or salvage.foreign):
             self._others.append("its pages have no checksums, or say so, and nothing vouches for what is read")
+            self._counted = False
         if salvage.lost_commits is not None:
             self._holes.open_from(counted + 1)
             self._others.append(f"commits behind message {counted}: {salvage.lost_commits}")
-        elif counted < self._seen:
+        elif counted < self._known.seen:
             self._holes.open_from(counted + 1)
-            self._others.append(f"commits behind message {counted}: number {self._seen} was seen in it")
+            self._others.append(f"commits behind message {counted}: number {self._known.seen} was seen in it")
 
     def _copy_messages(self, last: int) -> None:
         agents, channels = self._names("agents"), self._names("channels")
@@ -243,6 +270,7 @@ class _Rebuilding:
         self._target.execute(REPAIR_SQL["raise_counters"])
         if self._target.execute(REPAIR_SQL["counters"]).fetchall() != before:
             self._others.append("counters that were behind what they count: what else was not written is not known")
+            self._counted = False
 
     def _names(self, table: str) -> dict[int, str]:
         return {number: name for number, name, *_ in self._target.execute(SQL[table])}

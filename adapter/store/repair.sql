@@ -86,9 +86,6 @@ SELECT 1 FROM deliveries WHERE message_id = ? AND recipient_id = ?
 -- name: drop_deliveries_of
 DELETE FROM deliveries WHERE message_id = ?
 
--- name: jump
-UPDATE channels SET last_sequence = last_sequence + :numbers, last_message_id = last_message_id + :numbers
-
 -- name: note_unsure
 INSERT INTO unsure (message_id) VALUES (?) ON CONFLICT DO NOTHING
 

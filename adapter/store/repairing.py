@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from adapter.store.rebuilding import Known, Rebuilt, rebuild
 from adapter.store.replacing import KEPT, replace_store
+from adapter.store.reserve import read_reserved
 from adapter.store.room import require_room
 from adapter.store.salvage import Salvage, Step, copy_files
 from adapter.store.witness import read_witness
@@ -72,8 +73,8 @@ def prepare_repair(
 ) -> Prepared:
     """Build a new store beside the damaged one, which nobody has open and whose lock the caller holds.
 
-    `backup` is one that was verified. `channels` are those that there are: where it cannot be read how far they are,
-    and that is accepted, they go on behind all numbers that may have been given. Raises `Damage` where nothing can be
+    `backup` is one that was verified. `channels` are those that there are: where it is not known how far they are, and
+    that is accepted, they go on behind all numbers that may have been given. Raises `Damage` where nothing can be
     built, `NoRoomError`, what SQLite and the system raise that proves nothing, and what `step` raises. Nothing is left
     of one that failed.
     """
@@ -87,7 +88,7 @@ def prepare_repair(
         copy = copy_files(store, work, step)
         mended = mend_pages(copy)
         with contextlib.closing(Salvage(copy, step)) as salvage:
-            known = Known(read_witness(store).last_message_id, channels)
+            known = Known(read_witness(store).last_message_id, read_reserved(store), channels)
             rebuilt = rebuild(salvage, backup, work / "new.db", known, now_us, step)
         return Prepared(work / "new.db", rebuilt, backup, mended, salvage.wrong_pages, salvage.foreign)
     except (TypeError, ValueError, KeyError) as error:  # a page that went astray, or a schema of garbage

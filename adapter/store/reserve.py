@@ -2,7 +2,8 @@
 
 An older store in the place of ours would give numbers of messages, and with them those of channels, a second time.
 So before numbers are given, their end is made durable here, thousands ahead: one small file for each 8,192 messages,
-and nothing for a single one. Whoever puts an older store in place goes on behind that end (`adapter/store/jump.py`).
+and nothing for a single one. Whoever puts an older store in place, or one that lacks what was at its end, goes on
+behind that end (`adapter/store/jump.py`).
 """
 
 import json
@@ -11,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from adapter.core.losses import end_of_numbers
 from shared.durable_files import write_durably
 
 _log = logging.getLogger(__name__)
@@ -42,6 +44,16 @@ def read_reserved(store: Path) -> Reserved | None:
         return None
     known = all(type(end) is int and end > 0 for end in (reserved.messages_end, reserved.topologies_end))
     return reserved if known else None
+
+
+def end_of_given(known: Reserved | None, state: int, seen: int, topology: int) -> Reserved:
+    """The first numbers that nobody can have been given, when a state that ends at message `state` takes the place of
+    the store: by what was made durable, or, where nothing was, by the newest message and topology that were `seen`.
+    """
+    return Reserved(
+        end_of_numbers(state, known.messages_end if known else None, seen),
+        max(known.topologies_end, topology + 1) if known else topology + 1 + TOPOLOGIES_AHEAD,
+    )
 
 
 class Reserve:

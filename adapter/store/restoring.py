@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from adapter.core.alarms import Alarm, AlarmKind
 from adapter.core.backup_plan import parse_name
-from adapter.core.losses import Jump, end_of_numbers
+from adapter.core.losses import Jump
 from adapter.store.backups import check_room, copy_file
-from adapter.store.jump import jump
+from adapter.store.jump import Loss, record_loss
 from adapter.store.queries import MIGRATIONS, SCHEMA, SQL
 from adapter.store.replacing import finish_replacement, replace_store
-from adapter.store.reserve import TOPOLOGIES_AHEAD, Reserved, read_reserved
+from adapter.store.reserve import Reserved, end_of_given, read_reserved
 from adapter.store.witness import read_witness
 from shared.database import (
     Damage,
@@ -32,6 +33,8 @@ from shared.database import (
     unstamp_copy,
     verify_backup,
 )
+from shared.names import ADAPTER
+from shared.times import iso
 
 T = TypeVar("T")
 
@@ -89,11 +92,8 @@ def plan_restore(store: Path, backup: Path) -> RestorePlan:
     known = read_reserved(store)
     seen = max(read_witness(store).last_message_id, state.last_message_id, present.last_message_id if present else 0)
     named = parse_name(backup.name)
-    versions = max(state.last_topology, present.last_topology if present else 0) + 1 + TOPOLOGIES_AHEAD
-    end = Reserved(
-        end_of_numbers(state.last_message_id, known.messages_end if known else None, seen),
-        max(known.topologies_end, state.last_topology + 1) if known else versions,
-    )
+    topology = max(state.last_topology, present.last_topology if present else 0)
+    end = end_of_given(known, state.last_message_id, seen, topology)
     as_of_us = named.made_at_us if named else max(state.accepted_at_us, proven[0] if proven else 0)
     return RestorePlan(backup, state, as_of_us, present, seen, end, known is not None)
 
@@ -125,7 +125,9 @@ def carry_out(store: Path, plan: RestorePlan, now_us: int, progress: Progress) -
 def _revive(connection: sqlite3.Connection, plan: RestorePlan, now_us: int) -> None:
     bring_forward(connection, SCHEMA, MIGRATIONS)
     with transaction(connection):
-        jump(connection, plan.end, plan.as_of_us, now_us)
+        alarm = Alarm(AlarmKind.RESTORE, ADAPTER, f"the state of {iso(plan.as_of_us)}")
+        loss = Loss(plan.jump, plan.end.topologies_end, plan.as_of_us, alarm)
+        record_loss(connection, loss, now_us)
         connection.execute(SQL["release_leases"])
         unstamp_copy(connection)
 

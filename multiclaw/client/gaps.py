@@ -16,8 +16,8 @@ _GAPS_MAX: Final = 1_000
 class Gap:
     """Sequences of a channel, both ends included, that this agent was not given; `agent.read` gets them.
 
-    `reason` is `restored` where nobody can: the store was put back to an older state, and they are lost with what came
-    after it, or were never given.
+    `reason` is `restored` where nobody can: the store was put back to an older state, or repaired with losses, and they
+    are lost, or were never given.
     """
 
     channel: str

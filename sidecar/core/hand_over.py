@@ -41,7 +41,7 @@ def _read(delivery: dict[str, Any]) -> Handed | None:
 
 
 def read_losses(document: dict[str, Any]) -> tuple[int, list[tuple[str, int, int]]]:
-    """How often the store was put back to an older state, 0 where the answer says nothing new, and what (channel,
+    """The name of the newest restore or repair of the store, 0 where the answer says nothing new, and what (channel,
     first, last) was lost with it."""
     restores = document.get("restores")
     if not isinstance(restores, int):

@@ -22,7 +22,7 @@ _SAVE = (
 class Seen:
     """The highest sequence per channel, gaps found but not told yet, and what is known to be lost.
 
-    `restores` is how often the store was put back to an older state, as far as the adapter has told since the start.
+    `restores` names the newest restore or repair of the adapter's store that it has told of since the start.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Seen:
         return told
 
     def lost(self, restores: int, ranges: Iterable[tuple[str, int, int]]) -> None:
-        """The store was put back to an older state, `restores` times by now; these (channel, first, last) are lost.
+        """The store was put back or repaired, which `restores` names; these (channel, first, last) are lost.
 
         They are told with the next hand-over, whether or not a message behind them has come.
         """

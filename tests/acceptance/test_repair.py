@@ -1,5 +1,8 @@
-"""A real adapter repairs its store by itself, also when it is killed while it does so."""
+"""A real adapter repairs its store by itself, also when it is killed while it does so; what is lost is told to all."""
 
+import asyncio
+import json
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -7,8 +10,10 @@ from typing import Any
 import pytest
 
 from shared.database import library_checksums
+from tests.acceptance.test_cli import MULTICLAW
 from tests.support.census import Census, take_census
 from tests.support.deployment import Deployment, health, until
+from tests.support.described import DescribedClient
 from tests.support.link_client import LinkClient
 from tests.support.store_hand import reading
 
@@ -93,3 +98,57 @@ def told_to_the_governor(path: Path) -> str:
             "WHERE c.name = '@human-governor'"
         )
         return " ".join(bytes(envelope).decode() for (envelope,) in rows)
+
+
+def break_message(path: Path, text: str) -> None:
+    """Overwrite the page with a message."""
+    at = path.read_bytes().index(text.encode())
+    with path.open("r+b") as file:
+        file.seek(at // PAGE * PAGE)
+        file.write(b"\x05" * PAGE)
+
+
+async def test_what_a_repair_has_lost_reaches_its_receivers(short_folder: Path) -> None:
+    """A human accepts it; every receiver is told which numbers are lost, through its sidecar and before what comes
+    behind them; those that are there arrive, once, and the next one has the next number."""
+    async with Deployment(short_folder, {"health_poll_seconds": 0.05}) as deployment:
+        path, texts = deployment.config.adapter_store, [f"{n:04}" * 400 for n in range(12)]
+        adapter = await deployment.start_adapter()
+        link = deployment.config.adapter_socket
+        async with LinkClient(link, deployment.keyring("pm")) as pm:
+            for text in texts:
+                await pm.send("@qa", payload={"text": text})
+            await adapter.stop()
+            break_message(path, texts[5])
+            adapter = await deployment.start_adapter(wait=False)
+            await until(lambda: "multiclaw repair --accept-loss" in adapter.log(), "it is refused")
+            await adapter.stop()
+            done = await asyncio.to_thread(
+                subprocess.run,
+                [str(MULTICLAW), "repair", "--accept-loss", "--json", "--config", str(deployment.config_path)],
+                capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            lost = [{**each, "reason": "restored"} for each in json.loads(done.stdout)["lost"]]
+            assert {each["channel"] for each in lost} == {"@qa"}
+            await deployment.start_adapter()
+            await deployment.start_sidecar("qa")
+            last = await pm.send("@qa", payload={"text": "next"})
+            assert last["answer"]["channel_sequence_id"] == len(texts) + 1
+        got: list[int] = []
+        gaps: list[dict[str, Any]] = []
+        async with DescribedClient(deployment.config.sidecar_socket("qa")) as qa:
+            await qa.describe()
+
+            async def has_all() -> bool:
+                answer = await qa.poll(wait=1)
+                if answer.status == 200:
+                    gaps.extend(answer.document["gaps"])
+                    got.extend(each["envelope"]["channel_sequence_id"] for each in answer.document["messages"])
+                return got[-1:] == [len(texts) + 1]
+
+            await until(has_all, "the last one comes")
+        missing = {n for each in lost for n in range(each["from"], each["to"] + 1)}
+        assert 6 in missing
+        assert got == [n for n in range(1, len(texts) + 2) if n not in missing]
+        assert gaps == lost

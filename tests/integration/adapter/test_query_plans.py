@@ -45,6 +45,7 @@ _WALKS = {
     "sequence_base": "SCAN restores",
     "newest_restore": "SCAN restores",  # its last row
     "lost_ranges": "SCAN lost_ranges",  # a row for each channel and restore
+    "lose_range": "SEARCH channels USING COVERING INDEX sqlite_autoindex_channels_1 (name=?); SEARCH restores",
     "lose_ranges": "SCAN channels; SEARCH restores",  # in a restore, as are those that follow
     "jump_sequences": "SCAN channels",
     "release_leases": "SCAN deliveries USING INDEX deliveries_live",

@@ -1,15 +1,21 @@
 """`multiclaw repair`: it tells what would be lost, does what loses nothing, and the rest only when it is told to."""
 
 import asyncio
+import contextlib
 import json
+import shutil
 
 import pytest
 from typer.testing import CliRunner
 
 from adapter.broker import Broker
 from adapter.core.commands import Tick
+from adapter.store.backups import back_up_stopped
 from adapter.store.engine import Store
 from adapter.store.full_check import check_everything
+from adapter.store.reads import read_range
+from adapter.store.reserve import read_reserved
+from adapter.store.restoring import plan_restore
 from multiclaw.cli import build
 from multiclaw.cli.exits import FAILED, UNAVAILABLE, Exit
 from shared.clock import Clock
@@ -123,14 +129,79 @@ async def test_what_loses_something_is_done_when_it_is_accepted(deployment):
     await fill(path, 1)
     new = take_census(path).messages
     assert {place for place in new.keys() - after.messages.keys() if place[0] == "product"} == {("product", 15)}
-    (letter,) = [json.loads(envelope) for place, envelope in new.items() if place[0] == "@human-governor"]
-    assert letter["payload"]["reason"].startswith("it was repaired, and what could not be saved: ")
-    assert next(iter(lost))[0] in letter["payload"]["reason"]
+    for who in ("human-governor", "orchestrator"):
+        (letter,) = [json.loads(envelope) for (channel, _), envelope in new.items() if channel == f"@{who}"]
+        assert letter["payload"]["lost"] == sorted(document["lost"], key=lambda each: each["channel"])
+        assert next(iter(lost))[0] in letter["payload"]["reason"]
     assert (await asyncio.to_thread(check_everything, path, lambda *_: None)).faults == []
 
 
+@contextlib.asynccontextmanager
+async def opened(path):
+    """The store and a broker, as the adapter has them."""
+    store = Store(path, membership(), policy(), Clock())
+    await store.open()
+    broker = Broker(store, Clock())
+    yield store, broker
+    await broker.close()
+    await store.close()
+
+
+async def holes_of(store, channel, last):
+    """What is not there of a channel."""
+    return (await store.read(lambda db, names: read_range(db, names, channel, 1, last))).holes
+
+
+async def test_what_is_lost_is_recorded_for_its_receivers(deployment):
+    """Just these numbers, by the name of the repair: for whoever polls, and for whoever reads the range. A second
+    repair, of what stands beside it, has another name, and does not tell again what the first has told."""
+    path = load(deployment).adapter_store
+    names = []
+    for _ in range(2):
+        before, content = take_census(path).messages, path.read_bytes()
+        places = (content.find(b"%04d" % n * 300) for n in range(20, MESSAGES))
+        zero(path, next(place for place in places if place > 0) // PAGE * PAGE)
+        status, told = await repair(deployment, "--accept-loss", "--json")
+        assert status == 0
+        lost = before.keys() - take_census(path).messages.keys()
+        async with opened(path) as (store, broker):
+            since = store.losses.since(names[-1] if names else 0)
+            assert {
+                (c, n) for c, ranges in since.items() for each in ranges for n in range(each.first, each.last + 1)
+            } == lost
+            assert store.losses.base == 0
+            names.append(store.losses.newest)
+            channel, sequence = max(lost)
+            holes = await holes_of(store, channel, sequence)
+            assert holes[-1][1:] == (sequence, "restored")
+            assert {reason for _, _, reason in holes} == {"restored"}
+            given = await broker.ask(send(to="@qa"))
+            assert given.sequence == max(n for c, n in before if c == "@qa") + 1
+    assert names[1] > names[0]
+    assert {(each["channel"], each["from"]) for each in json.loads(told)["lost"]} >= {min(lost)}
+
+
+async def test_counters_that_nothing_vouches_for(deployment):
+    """They come from a backup: then every channel goes on behind all messages that there were, also one made later."""
+    path, config = load(deployment).adapter_store, load(deployment)
+    await asyncio.to_thread(back_up_stopped, path, config.backup_folder, Clock().wall_us(), lambda *_: None)
+    await fill(path)
+    with reading(path) as db:
+        (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'channels'").fetchone()
+    reserved = read_reserved(path)
+    zero(path, (root - 1) * PAGE)
+    status, told = await repair(deployment, "--accept-loss", "--json")
+    assert status == 0, told
+    async with opened(path) as (store, broker):
+        for channel in ("@qa", "product", "@growth"):
+            assert (await broker.ask(send(to=channel))).sequence >= reserved.messages_end
+        assert store.losses.of("@growth") != []
+        assert store.losses.base >= reserved.messages_end
+
+
 async def test_where_the_end_is_not_known_numbers_jump(deployment):
-    """So that none that was given is given again; what was there is told from where on it is lost."""
+    """Behind all that can have been given, by what outlives the store; from where on each channel has lost what it had
+    is told and recorded, and a restore later on goes on behind that."""
     path = load(deployment).adapter_store
     copy_store(path.with_name("killed.db"), path)
     path.with_name("store.db-wal").unlink()
@@ -141,8 +212,17 @@ async def test_where_the_end_is_not_known_numbers_jump(deployment):
     document = json.loads(told)
     assert status == 0
     assert {each["to"] for each in document["lost"]} == {None}
-    await fill(path, 3)
-    assert min(sequence for _, sequence in take_census(path).messages) > 2**21
+    reserved, older = read_reserved(path), path.with_name("older.db")
+    shutil.copyfile(path, older)
+    async with opened(path) as (store, broker):
+        for channel in ("@qa", "product", "@growth"):
+            (lost,) = store.losses.of(channel)
+            assert lost == (1, reserved.messages_end)
+            assert (await broker.ask(send(to=channel))).sequence == lost.last + 1
+        assert store.committed() > reserved.messages_end
+        repaired = store.losses.newest
+    plan = await asyncio.to_thread(plan_restore, path, older)
+    assert plan.end.messages_end > repaired
 
 
 async def test_it_refuses_beside_an_adapter(deployment):

@@ -152,7 +152,7 @@ async def test_a_range_says_what_was_lost(restored):
         with pytest.raises(Problem) as gone:
             await bench.range("@qa", 3, 5)
         assert gone.value.extra["lost"] == [{"from": 3, "to": 5, "reason": "restored"}]
-        assert "put back to an older state" in gone.value.detail
+        assert "put back to an older state, or repaired" in gone.value.detail
         await bench.sent("@qa")
         page = await bench.range("@qa", 1, last + 1)
         assert page.holes == [(3, last, "restored")]

@@ -24,6 +24,23 @@ def test_no_sequence_is_given_twice_whatever_was_sent_since(channels, data):
         assert sequence <= state[channel] + jumped.by
 
 
+@given(st.lists(st.integers(0, 3), max_size=200), st.integers(1, 50))
+def test_no_sequence_is_given_twice_where_nothing_vouches_for_counters(channels, ahead):
+    """Whatever they say, each channel goes on behind all messages; and none comes further than all messages, so that
+    this may happen again."""
+    jumped = Jump(0, len(channels) + ahead, counted=False)
+    assert all(channels.count(channel) <= jumped.floor for channel in channels)
+    assert jumped.floor == jumped.end - 1
+
+
+@given(NUMBERS)
+def test_a_repair_whose_end_is_known_passes_over_no_sequence(counted):
+    """It takes one number of a message, by which it is told from those before and after it."""
+    jumped = Jump.over_nothing(counted)
+    assert (jumped.by, jumped.floor) == (0, 0)
+    assert end_of_numbers(jumped.end - 1, jumped.end, 0) > jumped.end > counted + 1
+
+
 @given(NUMBERS, st.none() | NUMBERS, NUMBERS)
 def test_the_end_lies_behind_all_that_is_known(state, reserved_end, seen):
     """Far behind, where nothing was reserved."""

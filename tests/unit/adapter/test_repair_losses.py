@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from adapter.core.repair_losses import RANGES_MAX, Hole, Holes, Losses, LostRange, Missing, lost_ranges
+from adapter.core.repair_losses import RANGES_MAX, Hole, Holes, Losses, LostRange, Missing, lost_ranges, unrecorded
+from shared.lost_ranges import LostRange as Recorded
 
 
 def holes_of(*numbers):
@@ -43,6 +44,15 @@ def test_a_backup_accounts_for_all_up_to_its_newest():
     assert holes.beyond(4) == [Hole(5, 5), Hole(9, 9)]
     assert lost_ranges([Missing("a", 2, 2, 2, 5)], holes.beyond(4)) == []
     assert lost_ranges([Missing("a", 2, 2, 2, 6)], holes.beyond(4)) == [LostRange("a", 2, 2)]
+
+
+def test_what_was_lost_before_is_not_lost_again():
+    """A jump leaves a gap in the numbers of messages too, and a hole may reach into it."""
+    recorded = {"a": [Recorded(3, 8_000)], "b": [Recorded(1, 9)]}
+    missing = [Missing("a", 2, 8_001, 4, 9_000), Missing("b", 1, 9, 0, 5), Missing("c", 1, 1, 0, 5)]
+    assert list(unrecorded(missing, recorded)) == [
+        Missing("a", 2, 2, 4, 9_000), Missing("a", 8_001, 8_001, 4, 9_000), Missing("c", 1, 1, 0, 5),
+    ]  # fmt: skip
 
 
 def test_an_open_hole_has_no_end():
