@@ -32,12 +32,11 @@ def encode(value: Any) -> bytes:
 
 def decode(data: bytes) -> Any:
     """The value of `data`, or a `Problem` that names what is wrong and where."""
-    _check_depth(data)
     try:
-        value = orjson.loads(data)
+        value = orjson.loads(data)  # which itself refuses what nests deeper than 1,024
     except orjson.JSONDecodeError:
         return _decode_slowly(data)
-    if b"\\u0000" in data or orjson.dumps(value) != data or _holds_odd_number(value):
+    if _holds_oddity(value) or b"\\u0000" in data or orjson.dumps(value) != data:
         return _decode_slowly(data)
     return value
 
@@ -89,19 +88,39 @@ def _check_depth(data: bytes) -> None:
         raise Problem("malformed-json", f"The body nests deeper than {JSON_DEPTH_MAX} levels.", field="")
 
 
-def _holds_odd_number(value: Any) -> bool:
-    """Whether a number in it equals its own re-serialisation and yet is refused: wide integers, and minus zero."""
-    kind = type(value)
-    if kind is dict:
-        return any(type(item) is not str and _holds_odd_number(item) for item in value.values())
-    if kind is list:
-        return any(type(item) is not str and _holds_odd_number(item) for item in value)
-    if kind is int:
-        return not -INTEGER_MAX <= value <= INTEGER_MAX
-    return kind is float and value == 0 and math.copysign(1, value) < 0
+def _holds_oddity(value: Any) -> bool:
+    """Whether what equals its own re-serialisation may be refused all the same: for nesting too deep, or for a number
+    in it, a wide integer or minus zero. Walked level by level: a body of many messages has many brackets, and looking
+    for them in its text would cost more than all the rest.
+    """
+    level = [[value]]
+    for _ in range(JSON_DEPTH_MAX + 1):
+        below: list[Any] = []
+        for container in level:
+            for item in container:
+                kind = type(item)
+                if kind is str:
+                    continue
+                if kind is dict:
+                    below.append(item.values())
+                elif kind is list:
+                    below.append(item)
+                elif (kind is int or kind is float) and _is_odd(item):
+                    return True
+        if not below:
+            return False
+        level = below
+    return True
+
+
+def _is_odd(number: float) -> bool:
+    if type(number) is int:
+        return not -INTEGER_MAX <= number <= INTEGER_MAX
+    return number == 0 and math.copysign(1, number) < 0
 
 
 def _decode_slowly(data: bytes) -> Any:
+    _check_depth(data)
     if data.startswith(b"\xef\xbb\xbf"):
         raise Problem("malformed-json", "The body starts with a byte order mark; send plain UTF-8.", field="")
     try:

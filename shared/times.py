@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 MICROSECONDS: Final = 1_000_000
@@ -13,8 +14,8 @@ _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d
 
 def iso(us: int) -> str:
     """RFC 3339 in UTC with microseconds and `Z`."""
-    moment = _EPOCH + us * _MICROSECOND  # whole microseconds: a float would lose some
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    seconds, rest = divmod(us, MICROSECONDS)
+    return f"{_whole(seconds)}.{rest:06d}Z"
 
 
 def from_iso(text: str) -> int:
@@ -25,3 +26,8 @@ def from_iso(text: str) -> int:
     if not _RFC3339.fullmatch(text):
         raise ValueError("a time needs a date, a 'T', seconds, and an offset such as 'Z' or '+02:00'")
     return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MICROSECOND
+
+
+@lru_cache(maxsize=256)  # a group of messages asks several times for each of them, and of a few seconds only
+def _whole(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
