@@ -3,12 +3,14 @@
 import asyncio
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
-from adapter.core.commands import Claim, Command, GiveBack, HandedOver, Tick, Unpark
+from adapter.core.commands import Ack, Claim, Command, GiveBack, HandedOver, Tick, Unpark
 from adapter.store.engine import Store
 from shared.clock import Clock
 from shared.group_commit import GroupCommit
+from shared.problems import Problem
 from shared.times import MICROSECONDS
 
 _TICK_SECONDS_MIN: Final = 0.01
@@ -17,6 +19,14 @@ _TICK_SECONDS_MIN: Final = 0.01
 
 def _nothing() -> None:
     """Before a notifier listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What a poll got: hand-overs, and what became of the acks that it carried, the ids or the refusal."""
+
+    handed: list[HandedOver]
+    acked: list[str] | Problem | None = None
 
 
 class Broker:
@@ -49,13 +59,23 @@ class Broker:
         return self._group.submit(command)
 
     async def poll(
-        self, recipient: str, count: int, wait_seconds: float, poll_id: str = "", lost: tuple[str, ...] = ()
-    ) -> list[HandedOver]:
-        """Up to `count` messages, waiting for the first. A caller that is cancelled gives its leases back free."""
+        self,
+        recipient: str,
+        count: int,
+        wait_seconds: float,
+        poll_id: str = "",
+        lost: tuple[str, ...] = (),
+        acks: Ack | None = None,
+    ) -> Polled:
+        """Up to `count` messages, waiting for the first. A caller that is cancelled gives its leases back free.
+
+        `acks` share the commit of the hand-over, and come before it. Where one is refused, nothing is waited for: who
+        polls must know of it.
+        """
         gone = asyncio.Event()
         ticket = next(self._tickets)
         claim = Claim(recipient, count, ticket, wait_seconds > 0 and not self._closing.is_set(), poll_id, lost)
-        polling = asyncio.ensure_future(self._poll(claim, wait_seconds, gone))
+        polling = asyncio.ensure_future(self._poll(claim, wait_seconds, gone, acks))
         self._keep(polling)
         try:
             return await asyncio.shield(polling)
@@ -86,19 +106,23 @@ class Broker:
             await asyncio.wait(self._background)
         await self._group.drained()
 
-    async def _poll(self, claim: Claim, wait_seconds: float, gone: asyncio.Event) -> list[HandedOver]:
+    async def _poll(self, claim: Claim, wait_seconds: float, gone: asyncio.Event, acks: Ack | None) -> Polled:
         parked: asyncio.Future[list[HandedOver]] = asyncio.get_running_loop().create_future()
         self._parked[claim.ticket] = parked
+        acking = None if acks is None else self.submit(acks)
         try:
-            handed = await self.ask(claim)
+            handed = await self.ask(claim)  # submitted in one turn with the acks, and after them
+            acked = None if acking is None else _acked(acking)
             if handed is not None:
-                return list(handed)
-            await self._wait(parked, gone, wait_seconds)
+                return Polled(list(handed), acked)
+            await self._wait(parked, gone, 0.0 if isinstance(acked, Problem) else wait_seconds)
             if not parked.done():
                 await self.ask(Unpark(claim.recipient, claim.ticket))
-            return parked.result() if parked.done() else []
+            return Polled(parked.result() if parked.done() else [], acked)
         finally:
             del self._parked[claim.ticket]
+            if acking is not None:
+                self._keep(acking)
 
     async def _wait(self, parked: "asyncio.Future[Any]", gone: asyncio.Event, seconds: float) -> None:
         enders = [asyncio.ensure_future(gone.wait()), asyncio.ensure_future(self._closing.wait())]
@@ -108,9 +132,9 @@ class Broker:
             for ender in enders:
                 ender.cancel()
 
-    def _undo(self, recipient: str, polling: "asyncio.Future[list[HandedOver]]") -> None:
+    def _undo(self, recipient: str, polling: "asyncio.Future[Polled]") -> None:
         if not polling.cancelled() and polling.exception() is None:
-            self.give_back(recipient, polling.result())
+            self.give_back(recipient, polling.result().handed)
 
     async def _apply(self, commands: list[Command]) -> list[Any]:
         committed = await self._store.apply(commands)
@@ -149,3 +173,11 @@ class Broker:
         self._background.discard(future)
         if not future.cancelled():
             future.exception()  # a failed store has logged it; here it only must not be called unread
+
+
+def _acked(acking: "asyncio.Future[list[str]]") -> list[str] | Problem:
+    """The outcome of acks that are committed; raises what is no refusal."""
+    try:
+        return acking.result()
+    except Problem as problem:
+        return problem

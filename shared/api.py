@@ -150,6 +150,14 @@ class AckAnswer(Model):
     deferred: list[str] = Field(default_factory=list)
 
 
+class AckOutcome(Model):
+    """What became of the acks that a poll carried: the status and body that they would have had alone."""
+
+    code: int
+    answer: AckAnswer | None = None
+    problem: ProblemDocument | None = None
+
+
 class NackRequest(Model):
     """The message is not processed. `release` is free, `fail` spends an attempt, `refuse` is final."""
 

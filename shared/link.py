@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from shared.api import Delivery
+from shared.api import AckOutcome, AckRequest, Delivery
 from shared.backups import BackupState
 from shared.envelope import Sequence, StoredEnvelope
 from shared.limits import BATCH_MESSAGES_MAX, POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
@@ -41,12 +41,16 @@ class PollRequest(Model):
 
     A sidecar names its polls. One whose answer never came, because the adapter or the connection died, is named in
     `lost` of the next: what had been handed over to it comes back at once and free, instead of when its lease ends.
+
+    `acks` are committed together with the hand-over, just before it, and before any waiting. Where one of them is
+    refused nothing is waited for.
     """
 
     wait: Annotated[float, Field(ge=0, le=POLL_WAIT_SECONDS_MAX)] = 0.0
     max: Annotated[int, Field(ge=1, le=POLL_MESSAGES_MAX)] = 10
     poll: PollId | None = None
     lost: Annotated[list[PollId], Field(max_length=16)] | None = None
+    acks: AckRequest | None = None
     restores: Annotated[int, Field(ge=0)] = Field(default=0, description="`restores` of an earlier answer")
 
 
@@ -66,6 +70,7 @@ class HandOver(Model):
     """
 
     messages: list[Delivery]
+    acks: AckOutcome | None = Field(default=None, description="of the acks that the poll carried")
     lost: list[Lost] | None = None
     restores: int | None = None
 

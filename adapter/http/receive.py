@@ -1,5 +1,6 @@
 """What a receiving sidecar asks for: hand-overs, and how each ended."""
 
+from http import HTTPStatus
 from typing import Any
 
 import orjson
@@ -12,6 +13,7 @@ from adapter.store.engine import Store
 from shared.api import AckRequest, ExtendRequest, NackRequest
 from shared.link import PollRequest
 from shared.model import check
+from shared.problems import Problem
 from shared.results import encoded_results
 from shared.times import MICROSECONDS, iso
 from shared.web.routes import Answer, Call, json_answer
@@ -32,11 +34,15 @@ class Receive:
         losses = self._store.losses
         is_news = losses.newest > request.restores
         wait = 0.0 if is_news else min(request.wait, self._poll_wait_seconds_max)
-        handed = await self._broker.poll(call.agent, request.max, wait, request.poll or "", tuple(request.lost or ()))
-        body: dict[str, Any] = {"messages": [_delivery(message) for message in handed]}
+        acks = None if request.acks is None else _ack(call.agent, request.acks)
+        lost = tuple(request.lost or ())
+        polled = await self._broker.poll(call.agent, request.max, wait, request.poll or "", lost, acks)
+        body: dict[str, Any] = {"messages": [_delivery(message) for message in polled.handed]}
+        if polled.acked is not None:
+            body["acks"] = _outcome(polled.acked)
         if is_news:
             body |= {"lost": self._lost(losses, call.agent, request.restores), "restores": losses.newest}
-        return Answer(200, orjson.dumps(body), undelivered=lambda: self._broker.give_back(call.agent, handed))
+        return Answer(200, orjson.dumps(body), undelivered=lambda: self._broker.give_back(call.agent, polled.handed))
 
     def _lost(self, losses: Losses, agent: str, restores: int) -> list[dict[str, Any]]:
         """What the agent's own channels have lost."""
@@ -50,8 +56,7 @@ class Receive:
 
     async def ack(self, call: Call) -> Answer:
         """The acked ids; 409 `stale-lease` when one had ended, the others being acked."""
-        request = check(AckRequest, call.json())
-        acked = await self._broker.ask(Ack(call.agent, tuple(request.delivery_ids), encoded_results(request)))
+        acked = await self._broker.ask(_ack(call.agent, check(AckRequest, call.json())))
         return json_answer(200, {"acked": acked})
 
     async def nack(self, call: Call) -> Answer:
@@ -69,6 +74,17 @@ class Receive:
         until = iso(extended.lease_until_us)
         leases = [{"delivery_id": token, "lease_expires_at": until} for token in request.delivery_ids]
         return json_answer(200, {"leases": leases})
+
+
+def _ack(agent: str, request: AckRequest) -> Ack:
+    return Ack(agent, tuple(request.delivery_ids), encoded_results(request))
+
+
+def _outcome(acked: list[str] | Problem) -> dict[str, Any]:
+    """As an `AckOutcome`."""
+    if isinstance(acked, Problem):
+        return {"code": acked.status, "problem": acked.document()}
+    return {"code": int(HTTPStatus.OK), "answer": {"acked": acked}}
 
 
 def _delivery(message: HandedOver) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def routes(  # noqa: PLR0913 - one parameter for each group of operations
         ),
         Route(
             "POST", link.POLL_PATH, "poll", "Hand over messages, waiting for the first.", receive.poll,
-            {200: link.HandOver}, body=link.PollRequest, problems=(*_SIGNED, *_STORE),
+            {200: link.HandOver}, body=link.PollRequest, body_bytes_max=_ACK_BYTES_MAX, problems=(*_SIGNED, *_STORE),
         ),
         Route(
             "POST", link.ACK_PATH, "ack", "Messages are processed.", receive.ack,

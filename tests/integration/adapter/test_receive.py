@@ -49,8 +49,8 @@ async def test_a_cancelled_poll_gives_back_what_it_was_given(broker):
             await asyncio.sleep(0)
         polling.cancel()
         await asyncio.gather(polling, sending, return_exceptions=True)
-        taken = [] if polling.cancelled() else polling.result()
-        rest = taken or await broker.poll("qa", 10, 30.0)
+        taken = [] if polling.cancelled() else polling.result().handed
+        rest = taken or (await broker.poll("qa", 10, 30.0)).handed
         assert len(rest) == 1, f"after {turns} turns of the loop"
         await broker.ask(ack_of(rest))
 
@@ -62,14 +62,25 @@ def ack_of(handed):
 async def test_a_poll_during_the_stop_does_not_wait(broker):
     """It is answered with what there is."""
     await broker.close()
-    assert await asyncio.wait_for(broker.poll("qa", 10, 60.0), 5) == []
+    assert (await asyncio.wait_for(broker.poll("qa", 10, 60.0), 5)).handed == []
     await broker.ask(send(to="@qa"))
-    assert len(await broker.poll("qa", 10, 60.0)) == 1
+    assert len((await broker.poll("qa", 10, 60.0)).handed) == 1
 
 
 async def test_a_claim_that_is_parked_and_forgotten_holds_nothing(broker):
     """Its ticket is nobody's: what it is given comes back."""
     assert await broker.ask(Claim("qa", 10, 999_999, park=True)) is None
     await broker.ask(send(to="@qa"))
-    (message,) = await asyncio.wait_for(broker.poll("qa", 10, 30.0), 5)
+    (message,) = (await asyncio.wait_for(broker.poll("qa", 10, 30.0), 5)).handed
     assert message.attempt == 2
+
+
+async def test_acks_and_the_poll_that_carries_them_are_one_commit(broker, monkeypatch):
+    """One sync for both, and the acks first."""
+    await broker.ask(send(to="@qa"))
+    taken = (await broker.poll("qa", 10, 0.0)).handed
+    groups, apply = [], broker._store.apply
+    monkeypatch.setattr(broker._store, "apply", lambda group: groups.append(group) or apply(group))
+    polled = await broker.poll("qa", 10, 0.0, acks=ack_of(taken))
+    assert polled.acked == [message.delivery_id for message in taken]
+    assert [[type(command) for command in group] for group in groups] == [[Ack, Claim]]

@@ -60,7 +60,7 @@ class Bench:
 
     async def poll(self, agent="qa", count=10):
         """Payloads and tokens of what is handed over."""
-        return await self.broker.poll(agent, count, 0)
+        return (await self.broker.poll(agent, count, 0)).handed
 
     async def range(self, channel, first, final):
         """Messages of a channel."""
