@@ -199,9 +199,11 @@ class _Rebuilding:
         rows = self._salvage.table(name, columns)
         if rows is None:
             kept = self._backup.execute(statement("all_rows", name, columns)).fetchall()
-            rows = self._salvage.unverified_table(name, columns) if self._salvage.in_order else None
-            rows = kept if rows is None else rows
-            if name not in _RENEWED and (not kept or [*map(tuple, kept)] != [*map(tuple, rows)]):
+            found = self._salvage.unverified_table(name, columns) if self._salvage.in_order else None
+            rows = kept if found is None else found
+            if name not in _RENEWED and found is None:
+                self._doubt(name, f"it would have the {len(kept)} rows of the backup, and may have changed since")
+            elif name not in _RENEWED and (not kept or [*map(tuple, kept)] != [*map(tuple, rows)]):
                 self._doubt(name, f"nothing vouches for its {len(rows)} rows")
         try:
             self._insert(name, rows)
@@ -209,7 +211,7 @@ class _Rebuilding:
             kept = self._backup.execute(statement("all_rows", name, columns)).fetchall()
             self._target.execute(statement("empty_table", name))
             self._insert(name, kept)
-            self._doubt(name, f"its rows are another's; it has {len(kept)} of the backup")
+            self._doubt(name, f"its rows are another's; it would have {len(kept)} of the backup")
 
     def _doubt(self, table: str, why: str) -> None:
         self._others.append(f"the table {table}: {why}")

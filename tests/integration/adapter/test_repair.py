@@ -273,6 +273,26 @@ async def test_a_message_that_only_the_backup_has(filled):
     assert filled.read_bytes() == content
 
 
+async def test_a_small_table_that_only_the_backup_has(filled):
+    """It may have changed since, as by a send that is scheduled: refused, and told as of which state it would be."""
+    for turn in range(2):
+        store = new_store(filled)
+        await store.open()
+        await store.apply([send(to="@qa", deliver_at_us=Clock().wall_us() + 3_600_000_000)])
+        await store.close()
+        if turn == 0:
+            backup = await backed_up(filled)
+    with reading(filled) as db:
+        (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'scheduled'").fetchone()
+    content = bytearray(filled.read_bytes())
+    content[(root - 1) * PAGE : root * PAGE] = b"\x01" * PAGE
+    filled.write_bytes(content)
+    fault, (end,) = await outcome(filled, backup=backup)
+    assert "a repair would lose the table scheduled: " in fault
+    assert end.kept is None
+    assert filled.read_bytes() == content
+
+
 async def test_deliveries_that_cannot_be_read(filled):
     """They are handed over again, to just those who had got their messages; what is dead stays dead."""
     before = take_census(filled)
