@@ -65,7 +65,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         store.on_topology = roster.adopt
         journal = Journal("multiclaw-adapter", config.adapter_state, clock)
         broker, ways = Broker(store, clock), ways_of(config.escalation, journal)
-        watch = StoreWatch(broker, journal, ways, clock)
+        watch = StoreWatch(journal, ways, clock)
         store.mending.ladder = Ladder(config.adapter_store, clock)
         store.mending.ladder.newest_backup = partial(newest_verified, config.backup_folder)
         store.mending.ladder.on_end, store.mending.on_damage = watch.ended, watch.damaged

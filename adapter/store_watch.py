@@ -1,8 +1,8 @@
 """Who is told that the store is damaged, and what came of its repair.
 
 A store that is damaged can take no message, so the journal is told at once, and whoever is to call the Human Governor
-(`[escalation]`) is told past the inbox where a human must decide. What was repaired is told as an alarm, once the store
-takes messages again.
+(`[escalation]`) is told past the inbox where a human must decide. What was repaired is told by an alarm that the new
+store holds (`adapter/store/rebuilding.py`), which no crash loses.
 """
 
 import asyncio
@@ -11,9 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 
-from adapter.broker import Broker
-from adapter.core.alarms import RULES, Alarm, AlarmKind
-from adapter.core.commands import RaiseAlarm
+from adapter.core.alarms import RULES, AlarmKind
 from adapter.core.notice import Notice, retry_seconds
 from adapter.notifier import NotToldError, Tell
 from adapter.store.ladder import Outcome
@@ -21,7 +19,6 @@ from shared.clock import Clock
 from shared.journal import Entry, Journal
 from shared.journal_events import STORE_DAMAGED, STORE_NOT_REPAIRED, STORE_REPAIRED
 from shared.names import ADAPTER, GOVERNOR, direct_channel
-from shared.problems import Problem
 from shared.times import iso
 
 _log = logging.getLogger(__name__)
@@ -34,8 +31,7 @@ _REASON_CHARS_MAX: Final = 500
 class StoreWatch:
     """Tells of one store. `ways` are those of the notifier, save the journal."""
 
-    def __init__(self, broker: Broker, journal: Journal, ways: Mapping[str, Tell], clock: Clock) -> None:
-        self._broker = broker
+    def __init__(self, journal: Journal, ways: Mapping[str, Tell], clock: Clock) -> None:
         self._journal = journal
         self._ways = {way: tell for way, tell in ways.items() if way != "journal"}
         self._clock = clock
@@ -65,11 +61,6 @@ class StoreWatch:
             notice = self._notice(outcome.words)
             for tell in self._ways.values():
                 self._start(_until_told(lambda tell=tell: tell(notice)))  # type: ignore[misc]
-        else:
-            alarm = Alarm(
-                AlarmKind.STORE, ADAPTER, f"it was damaged and is repaired: {outcome.words}"[:_REASON_CHARS_MAX]
-            )
-            self._start(_until_told(lambda: self._broker.ask(RaiseAlarm(alarm))))
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -99,7 +90,7 @@ async def _until_told(tell: Callable[[], Awaitable[object]]) -> None:
     while True:
         try:
             await tell()
-        except (NotToldError, Problem) as error:
+        except NotToldError as error:
             failures += 1
             _log.warning("store-trouble-not-told: %d times in a row: %s", failures, error)
             await asyncio.sleep(retry_seconds(failures))

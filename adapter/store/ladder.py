@@ -103,7 +103,7 @@ class Ladder:
             words = f"a repair would lose {prepared.rebuilt.losses}; {_DECIDE}"
             return Outcome(None, words, prepared.document())
         kept = finish_repair(self._store, prepared, self._clock.wall_us())
-        return Outcome(kept, f"{prepared}; the damaged files are in {kept}", prepared.document())
+        return Outcome(kept, f"{prepared.rebuilt}; the damaged files are in {kept}", prepared.document())
 
     def _step(self, what: str, done: int, total: int) -> None:
         self.progress = what, min(done / total, 1.0) if total else 0.0

@@ -17,12 +17,13 @@ from adapter.core.alarms import Alarm, AlarmKind
 from adapter.core.losses import Jump
 from adapter.core.repair_losses import Holes, Losses, LostRange, Missing, lost_ranges, unrecorded
 from adapter.store.full_check import check_everything
-from adapter.store.jump import Loss, read_losses, record_loss
+from adapter.store.jump import Loss, leave_word, read_losses, record_loss
 from adapter.store.names import Names
 from adapter.store.proof import is_proven
 from adapter.store.queries import MIGRATIONS, REPAIR_SQL, SCHEMA, SQL
 from adapter.store.rebuilt_deliveries import Deliveries
 from adapter.store.rebuilt_rows import KEYED, counted_messages, insert_rows, statement, table_columns
+from adapter.store.replacing import KEPT
 from adapter.store.reserve import Reserved, end_of_given
 from adapter.store.salvage import Row, Salvage, Step
 from shared.database import QUIET_STORE, Damage, SqliteError, open_database
@@ -58,6 +59,15 @@ class Rebuilt:
     messages: int
     from_backup: int
     redelivered: int
+
+    def __str__(self) -> str:
+        """For a human, in one line."""
+        parts = [f"{self.messages} messages"]
+        if self.from_backup:
+            parts.append(f"{self.from_backup} of them from the backup")
+        if self.redelivered:
+            parts.append(f"{self.redelivered} deliveries may be handed over again")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +168,14 @@ class _Rebuilding:
         target.execute(REPAIR_SQL["hold_below_floors"])
         known = lost_ranges(self._missing(), self._holes.beyond(accounted))
         losses = Losses([*known, *self._unknown_ranges()], [*self._others, *deliveries.doubts])
-        if not losses.nothing:
-            self._record(losses, last, now_us)
         (messages,) = target.execute(REPAIR_SQL["count_messages"]).fetchone()
-        return Rebuilt(losses, messages, self._from_backup, deliveries.redelivered)
+        rebuilt = Rebuilt(losses, messages, self._from_backup, deliveries.redelivered)
+        if losses.nothing:
+            words = f"it was damaged and is repaired: {rebuilt}; the damaged files are in a folder of {KEPT}"
+            leave_word(target, Alarm(AlarmKind.STORE, ADAPTER, words), now_us)
+        else:
+            self._record(losses, last, now_us)
+        return rebuilt
 
     @property
     def _is_end_known(self) -> bool:

@@ -57,16 +57,6 @@ class Prepared:
             "doubts": list(losses.others),
         }
 
-    def __str__(self) -> str:
-        """For a human, in one line."""
-        rebuilt = self.rebuilt
-        parts = [f"{rebuilt.messages} messages"]
-        if rebuilt.from_backup:
-            parts.append(f"{rebuilt.from_backup} of them from the backup {self.backup and self.backup.name}")
-        if rebuilt.redelivered:
-            parts.append(f"{rebuilt.redelivered} deliveries may be handed over again")
-        return ", ".join(parts)
-
 
 def prepare_repair(
     store: Path, backup: Path | None, now_us: int, step: Step, channels: Collection[str] = ()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from shared.database import library_checksums
 from tests.acceptance.test_cli import MULTICLAW
 from tests.support.census import Census, take_census
-from tests.support.deployment import Deployment, health, until
+from tests.support.deployment import Deployment, ServerProcess, health, until
 from tests.support.described import DescribedClient
 from tests.support.link_client import LinkClient
 from tests.support.store_hand import reading
@@ -88,6 +89,27 @@ async def test_killed_while_it_repairs(short_folder: Path) -> None:
         (kept,) = (path.parent / "kept").iterdir()
         assert (kept / "store.db").read_bytes() == damaged
         assert not path.with_name("repairing").exists()
+
+
+@pytest.mark.parametrize("point", ["adapter.store_watch:StoreWatch.ended", "adapter.broker:Broker._on_tick"])
+async def test_killed_before_it_can_tell_of_its_repair(short_folder: Path, point: str) -> None:
+    """Before the repaired store is opened, and once it is open: the next start tells the Human Governor, once."""
+    async with Deployment(short_folder, {"alert_window_seconds": 0.1}) as deployment:
+        adapter = await deployment.start_adapter()
+        async with LinkClient(deployment.config.adapter_socket, deployment.keyring("pm")) as pm:
+            await pm.send("@qa")
+        await adapter.stop()
+        path = deployment.config.adapter_store
+        break_index(path)
+        arguments = [point, "adapter.__main__:main", "--config", str(deployment.config_path)]
+        doomed = ServerProcess(["tests.support.doomed", *arguments], deployment.folder / "doomed.log", {})
+        assert await doomed.ended() == -signal.SIGKILL, doomed.log()
+        assert not path.with_name("store.db-replacing").exists()
+        for _ in range(2):
+            adapter = await deployment.start_adapter()
+            await until(lambda: "it was damaged and is repaired" in told_to_the_governor(path), "the alarm")
+            await adapter.stop()
+        assert told_to_the_governor(path).count('"alert.store/1"') == 1
 
 
 def told_to_the_governor(path: Path) -> str:
