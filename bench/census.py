@@ -1,6 +1,6 @@
 """The count after a workload: what was received must be what was sent. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,6 +48,24 @@ class Census:
             found.append(f"{recipient} got {len(keys) - len(set(keys))} messages more than once")
         found += _some([f"{recipient} got {key} at {at}" for key, at in arrived if self.sent.get(key, at) != at])
         return found + [f"{recipient} got messages of {channel} out of order" for channel in _disordered(arrived)]
+
+
+def enter_queued(census: Census, queued: Mapping[str, Sequence[str]], recipient: str) -> list[str]:
+    """Enter sends that went to outboxes, whose answers named no place, at the places where they arrived.
+
+    `queued` has the keys of each sender in the order in which they were taken. Gives what never arrived, and who sent
+    in another order.
+    """
+    found = []
+    places = dict(census.received.get(recipient, ()))
+    for sender, keys in queued.items():
+        found += _some([f"{recipient} never got {key} of {sender}" for key in keys if key not in places])
+        arrived = [key for key in keys if key in places]
+        for key in arrived:
+            census.answered(key, 201, places[key])
+        if (order := [places[key] for key in arrived]) != sorted(order):
+            found.append(f"{recipient} got messages of {sender} in another order than they were sent")
+    return found
 
 
 def _holes(places: Iterable[Place]) -> list[str]:

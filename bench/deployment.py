@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Final, Self
 
@@ -30,6 +31,9 @@ TEAM_MEMBERS: Final = SENDERS[:5]
 
 _READY_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 10.0
+_STAMP_CHARS: Final = len("2027-01-15 09:00:00,123")
+"""What a line of a log begins with, in local time."""
+
 _PROBE_SECONDS: Final = 0.01
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
@@ -41,6 +45,7 @@ name = "bench"
 
 [limits]
 queue_max = 10000000
+outbox_critical_reserve = 0
 lease_seconds = 3600
 
 [rates.normal]
@@ -160,6 +165,11 @@ class Deployment:
         """Processor time used so far by the adapter, and by all sidecars together."""
         sidecars = sum(_cpu_seconds(p.pid) for name, p in self._processes.items() if name != ADAPTER)
         return _cpu_seconds(self._processes[ADAPTER].pid), sidecars
+
+    def logged(self, name: str, event: str) -> list[float]:
+        """When a process wrote of an event to its log, in seconds since the epoch."""
+        lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
+        return [datetime.fromisoformat(line[:_STAMP_CHARS]).timestamp() for line in lines if f": {event}: " in line]
 
     def rss_mb(self, name: str) -> float:
         """Resident memory of a process, in MB of 1,000,000 bytes."""

@@ -1,4 +1,4 @@
-"""The workloads W1 to W9. Each starts with empty queues, and ends by counting what came out."""
+"""The workloads W1 to W10. Each starts with empty queues, and ends by counting what came out."""
 
 from typing import Final
 
@@ -6,6 +6,7 @@ from bench.workloads.backlog import Backlog
 from bench.workloads.base import Measured, Stage, Workload
 from bench.workloads.broadcast import Broadcast
 from bench.workloads.capacity import Capacity
+from bench.workloads.draining import Draining
 from bench.workloads.latency import PacedLatency
 from bench.workloads.pruning import Pruning
 from bench.workloads.replaying import Replaying
@@ -22,6 +23,7 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     Pruning(),
     Replaying(),
     Capacity(),
+    Draining(),
 )
 
 __all__ = ["WORKLOADS", "Measured", "Stage", "Workload"]

@@ -134,6 +134,7 @@ class Traffic:
         self._threads = [Thread(target=self._send), Thread(target=self._receive)]
         self.receipts: list[Receipt] = []
         self.received: list[str] = []
+        self._seen = 0
 
     def _send(self) -> None:
         while not self._sending.is_set():
@@ -145,6 +146,17 @@ class Traffic:
         while not self._receiving.is_set():
             self.received += drain(self._receiver)
             self._receiving.wait(0.02)
+
+    @property
+    def flows(self) -> bool:
+        """Whether something was received since this was asked last."""
+        before, self._seen = self._seen, len(self.received)
+        return self._seen > before
+
+    @property
+    def outbox_depth(self) -> int:
+        """How many sends wait at the sender's sidecar."""
+        return int(self._sender.health()["outbox_depth"])
 
     def accepted_since(self, first: int) -> int | None:
         """The first send from `first` on that reached the adapter; others went to the outbox meanwhile."""

@@ -1,33 +1,60 @@
 """Measures a restart under systemd: `python -m tests.systemd.restarts [KILLS]`, as root.
 
-Kills the adapter with SIGKILL again and again while two agents talk, checks that nothing is lost, and prints how long
-it took until a send reached the adapter again and until it was received. Two seconds of that are the unit's
-`RestartSec=`; the rest is the adapter's start and depends on how busy the machine is.
+Kills the adapter with SIGKILL again and again while six agents talk, 50 sends a second from each of three, checks that
+nothing is lost, and prints how long it took until a send reached the adapter again, until it was received, and until
+all three pairs were served and no outbox held anything. Two seconds of that are the unit's `RestartSec=`; the rest is
+the adapter's start and depends on how busy the machine is.
 """
 
+import contextlib
+import os
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from shared.times import MICROSECONDS
 from tests.systemd.box import Box, why_not
 from tests.systemd.installation import build_wheel, install, shown
 from tests.systemd.installed import ADAPTER, Installed, Traffic, until
 
 KILLS_DEFAULT = 10
+_PAIRS = (("pm", "qa"), ("engineering", "growth"), ("orchestrator", "research"))
 
 
-def kill_once(installed: Installed, traffic: Traffic) -> tuple[float, float]:
-    """Seconds from the kill to the first send that is accepted, and to its receipt."""
+class Restart(NamedTuple):
+    """Seconds from the kill until the adapter is ready for systemd, until a send was accepted, until it was received,
+    and until all senders were served and their outboxes empty."""
+
+    ready: float
+    sent: float
+    received: float
+    drained: float
+
+
+def kill_once(installed: Installed, traffic: Traffic, *others: Traffic) -> Restart:
+    """Kill the adapter; the send that is measured is one of `traffic`."""
     installed.box.run("systemctl", "reset-failed", ADAPTER)  # the start limit is not what is measured
+    pairs = (traffic, *others)
     begin = time.monotonic()
     installed.box.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", ADAPTER)
-    sure = len(traffic.receipts) + 1  # from here on, sends were begun after the kill
-    until(lambda: traffic.accepted_since(sure) is not None, "a send is accepted")
-    sent, number = time.monotonic() - begin, traffic.accepted_since(sure)
+    sure = [len(pair.receipts) + 1 for pair in pairs]  # from here on, sends were begun after the kill
+    until(lambda: traffic.accepted_since(sure[0]) is not None, "a send is accepted")
+    sent, number = time.monotonic() - begin, traffic.accepted_since(sure[0])
     until(lambda: str(number) in traffic.received, "it is received")
-    return sent, time.monotonic() - begin
+    received = time.monotonic() - begin
+    until(lambda: _all_served(pairs, sure), "all are served, and every outbox is empty")
+    drained = time.monotonic() - begin
+    ready = int(installed.show(ADAPTER, "ActiveEnterTimestampMonotonic")) / MICROSECONDS - begin
+    return Restart(ready, sent, received, drained)
+
+
+def _all_served(pairs: Sequence[Traffic], sure: Sequence[int]) -> bool:
+    served = all(pair.accepted_since(first) is not None for pair, first in zip(pairs, sure, strict=True))
+    return served and all(pair.outbox_depth == 0 for pair in pairs)
 
 
 def measure(kills: int) -> None:
@@ -36,20 +63,27 @@ def measure(kills: int) -> None:
         install(box)
         installed = Installed(box)
         installed.start()
-        figures = []
-        with installed.agent("pm") as pm, installed.agent("qa") as qa, Traffic(pm, qa) as traffic:
+        restarts = []
+        with contextlib.ExitStack() as stack:
+            agents = {name: stack.enter_context(installed.agent(name)) for pair in _PAIRS for name in pair}
+            pairs = [stack.enter_context(Traffic(agents[one], agents[other])) for one, other in _PAIRS]
             for number in range(1, kills + 1):
-                until(lambda: len(traffic.received) > 20, "messages flow")
-                sent, received = kill_once(installed, traffic)
-                figures.append((sent, received))
-                print(f"kill {number}: sent after {sent:.2f} s, received after {received:.2f} s", flush=True)
-            traffic.finish()
-            assert traffic.received == [str(number) for number in range(len(traffic.receipts))]
-    medians = [statistics.median(column) for column in zip(*figures, strict=True)]
-    print(
-        f"median: sent after {medians[0]:.2f} s, received after {medians[1]:.2f} s; {len(traffic.receipts)} sends, "
-        "each received once, in order"
-    )
+                until(lambda: all(pair.flows for pair in pairs), "messages flow")
+                restarts.append(kill_once(installed, *pairs))
+                print(f"kill {number}: {_words(restarts[-1])}", flush=True)
+            for pair in pairs:
+                pair.finish()
+                assert pair.received == [str(number) for number in range(len(pair.receipts))]
+        sends = sum(len(pair.receipts) for pair in pairs)
+        queued = sum(receipt.status == "queued" for pair in pairs for receipt in pair.receipts)
+    median = Restart(*map(statistics.median, zip(*restarts, strict=True)))
+    print(f"median of {kills}: {_words(median)} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)")
+    print(f"{sends} sends, {queued} of them through outboxes, each received once, in order")
+
+
+def _words(times: Restart) -> str:
+    words = f"ready after {times.ready:.2f} s, sent after {times.sent:.2f} s, received after {times.received:.2f} s"
+    return f"{words}, all served and drained after {times.drained:.2f} s"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """The count: each kind of loss is seen."""
 
-from bench.census import Census
+import pytest
+
+from bench.census import Census, enter_queued
 
 
 def census_of(*sequences: int, channel: str = "@sink") -> Census:
@@ -72,3 +74,24 @@ def test_many_faults_of_a_kind_are_cut():
     faults = census.faults(["sink"])
     assert len(faults) == 6
     assert faults[-1] == "... and 95 more like the last"
+
+
+@pytest.mark.parametrize(
+    ("arrived", "words"),
+    [
+        (("a1", "b1", "a2", "b2"), []),
+        (("a1", "b1", "b2"), ["sink never got a2 of a"]),
+        (("a2", "b1", "a1", "b2"), ["sink got messages of a in another order than they were sent"]),
+        (("a1", "b1", "a2", "b2", "c1"), ["sink got c1, which nobody sent"]),
+        (("a1", "b1", "a1", "a2", "b2"), ["sink got 1 messages more than once"]),
+    ],
+)
+def test_what_outboxes_took_is_counted_where_it_arrived(arrived, words):
+    """Whatever the senders' turns were: each message once, and each sender's in the order in which they were taken."""
+    census = Census()
+    for sequence, key in enumerate(arrived, 1):
+        census.arrived("sink", key, ("@sink", sequence))
+    found = enter_queued(census, {"a": ["a1", "a2"], "b": ["b1", "b2"]}, "sink")
+    found += census.faults(["sink"])
+    assert [word for word in words if word not in found] == []
+    assert bool(found) == bool(words)

@@ -1,6 +1,7 @@
 """The verb: options in, exit status out."""
 
 import json
+import re
 
 import pytest
 import typer
@@ -57,11 +58,11 @@ def test_an_unknown_workload_or_way_is_wrong_use(run):
 
 
 def test_numbers_of_messages_reach_their_workloads(run):
-    """`--messages` is for W1 to W5, `--stored` for W6 to W9; what is left out is the workload's own number."""
+    """`--messages` is for W1 to W5, `--stored` for W6 to W10; what is left out is the workload's own number."""
     document = json.loads(run("--json", "--via", "adapter", "--messages", "7", "--stored", "9").stdout)
     assert [result["messages"] for result in document["results"]] == [7] * 5 + [9] * 3 + [9]
     document = json.loads(run("--json", "--via", "adapter", "--quick").stdout)
-    quick = [size for one in WORKLOADS for size in one.sizes(one.messages_quick)]
+    quick = [size for one in WORKLOADS if "adapter" in one.ways for size in one.sizes(one.messages_quick)]
     assert [result["messages"] for result in document["results"]] == quick
 
 
@@ -75,7 +76,7 @@ def test_a_way_that_no_chosen_workload_has_is_wrong_use(run):
 def test_results_have_a_row_each_in_the_table(run):
     """People see every workload both ways, with its figure whole."""
     lines = run().stdout.splitlines()
-    rows = [line.split() for line in lines if line[:1] == "W" and line[2:3] == " "]
+    rows = [line.split() for line in lines if re.match(r"W\d+ ", line)]
     expected = [[one.name, way] for one in WORKLOADS for way in one.ways for _ in one.sizes(one.messages_default)]
     assert [row[:2] for row in rows] == expected
     assert all(row[3] == "4" and row[-1] == "right" for row in rows)
