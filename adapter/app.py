@@ -28,6 +28,7 @@ from adapter.http.scheduled import Scheduled
 from adapter.http.submit import Submit
 from adapter.http.surface import backup_routes, inbox_routes, routes
 from adapter.http.topology import TopologyVersions
+from adapter.log_watch import LogWatch
 from adapter.notifier import Notifier
 from adapter.store.backups import newest_verified
 from adapter.store.engine import Store
@@ -77,17 +78,18 @@ async def adapter(config: Config) -> AsyncIterator[None]:
         dead_letters = DeadLetters(broker, store, roster, clock)
         replays, browse = Replays(broker, store, roster), Browse(store, roster, registry)
         topology = TopologyVersions(broker, store, roster)
-        notifier = Notifier(broker, store, ways)
+        notifier, log_watch = Notifier(broker, store, ways), LogWatch(broker, store.log)
         backups = BackupKeeper(broker, store, config.backups, config.backup_folder, clock)
-        health = Health(store, lambda: [*warnings, *notifier.troubles, *backups.troubles], backups.state)
+        parts = (notifier, backups, log_watch)
+        health = Health(store, lambda: [*warnings, *(each for part in parts for each in part.troubles)], backups.state)
         scheduled = Scheduled(broker, store, roster)
         table = routes(submit, receive, browse, dead_letters, replays, topology, health, scheduled=scheduled)
         table += [*inbox_routes(GovernorInbox(broker, store)), *backup_routes(BackupRequests(backups, store))]
         service = Service("Multiclaw adapter", table, auth.guard, auth.seal, SIGNATURE)
         runner = await stack.enter_async_context(serving(service.server()))
         stack.push_async_callback(broker.close)
-        await stack.enter_async_context(notifier.running())
-        await stack.enter_async_context(backups.running())
+        for part in parts:
+            await stack.enter_async_context(part.running())
         passed = passed_listener(config.adapter_socket, os.environ)
         listener = stack.enter_context(unix_door(config.adapter_socket, passed))
         site = web.SockSite(runner, listener, backlog=1024)

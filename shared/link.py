@@ -100,6 +100,14 @@ class IntegrityView(Model):
     pages: int
 
 
+class LogView(Model):
+    """The store's log: how long its file is, and how much of it could not be brought into the store, as far as there
+    was a reason to try: because somebody reads the store, or the disk fails."""
+
+    bytes: int
+    stuck_bytes: int
+
+
 class RepairView(Model):
     """What a repair of a damaged store is doing now, and how much of that is done, from 0 to 1."""
 
@@ -115,6 +123,7 @@ class AdapterHealth(Model):
     reason: str | None = None
     sqlite_version: str
     sqlite_verdict: str = Field(description="`safe`, or `unsafe: ` and why")
+    log: LogView
     integrity: IntegrityView = Field(description="the reading of every page in the background")
     repair: RepairView | None = Field(default=None, description="null unless the store is damaged and being repaired")
     page_checksums: str = Field(description="`on`, or `off: ` and why")

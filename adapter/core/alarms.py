@@ -18,7 +18,7 @@ class AlarmKind(StrEnum):
     ABSENCE = "absence"  # messages wait, and their agent does not poll
     LONG_ABSENCE = "long-absence"  # the same, and whoever was told of it has not mended it
     CLOCK = "clock"  # the wall clock has jumped; the agent is the adapter
-    STORE = "store"  # the store is damaged or was mended; the agent is the adapter
+    STORE = "store"  # the store is damaged, was mended, or its log is stuck; the agent is the adapter
     BACKUP = "backup"  # no backup was made; the agent is the adapter
     RESTORE = "restore"  # an older state was put in the place of the store; the agent is the adapter
     REPAIR = "repair"  # a human accepted what a repair has lost; the agent is the adapter

@@ -36,6 +36,7 @@ class Health:
             "sqlite_version": SQLITE_VERSION,
             "sqlite_verdict": str(SQLITE_VERDICT),
             "page_checksums": self._store.page_checksums,
+            "log": {"bytes": self._store.log.bytes, "stuck_bytes": self._store.log.stuck_bytes},
             "integrity": _integrity(self._store.integrity.figures()),
             "backups": self._backups().model_dump(),
             "repair": _repair(self._store.mending.ladder),

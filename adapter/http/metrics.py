@@ -25,6 +25,9 @@ def render(store: Store, backups: BackupState, *, ready: bool) -> bytes:
     words = "When the last scan of all pages of the store ended, without a fault"
     tell("integrity_last_scan_seconds", words, last_scan)
     tell("integrity_scan_ratio", "How much of the scan under way is done", scan.progress)
+    tell("store_log_bytes", "Length of the store's log", store.log.bytes)
+    words = "How much of the log could not be brought into the store, for who reads it or because the disk fails"
+    tell("store_log_stuck_bytes", words, store.log.stuck_bytes)
     words = "When the newest verified backup of the store was begun"
     tell("backup_last_success_seconds", words, _seconds(backups.last_success))
     words = "When a backup failed last, since the adapter was started"

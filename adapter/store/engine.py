@@ -26,13 +26,14 @@ from adapter.core.routing import Topology
 from adapter.store.copying import Copying
 from adapter.store.integrity import Integrity
 from adapter.store.jump import read_losses
+from adapter.store.log_length import LogLength
 from adapter.store.mending import REOPEN_SECONDS, Mending
 from adapter.store.names import Names
 from adapter.store.pulse import Pulse, is_at_risk
 from adapter.store.queries import MIGRATIONS, SCHEMA, SQL
-from adapter.store.reads import on_snapshot
 from adapter.store.replacing import finish_replacement
 from adapter.store.reserve import Reserve
+from adapter.store.snapshot import on_snapshot
 from adapter.store.startup import check_live_part
 from adapter.store.topologies import log_file_taken
 from adapter.store.transaction import SqliteTransaction, load_snapshot
@@ -117,7 +118,7 @@ class Store:
         self._last_message_id = 0  # of what is committed
         self.integrity = Integrity(path, clock)
         self.integrity.on_damage = self._distrust
-        self.copying = Copying()
+        self.copying, self.log = Copying(), LogLength(path)
         self._reserve, self.losses = Reserve(path), NO_LOSSES
 
     @property
@@ -155,6 +156,7 @@ class Store:
             self._reader = self._writer
         self.integrity.opened()
         self.copying.opened(self._writer.raw)
+        self.log.opened(self._writer)
         self._pulse.opened(self._clock.steady_us())
         self._tell(exchange.topology)
         self.mending.fault = None
@@ -326,6 +328,7 @@ class Store:
 
     async def close_connections(self, *, settle: bool = False) -> None:
         """Let all files go; with `settle` the log is brought into the file before."""
+        self.log.closed()
         await self.copying.closed()
         if settle and self._writer is not None:
             if self._reader is not self._writer and self._reader is not None:

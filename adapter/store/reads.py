@@ -2,9 +2,8 @@
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from adapter.core.tasks import Step
 from adapter.store.jump import read_losses
@@ -14,8 +13,6 @@ from shared.lost_ranges import Missing, explain
 from shared.problems import Problem
 from shared.strict_json import decode_object
 from shared.times import iso
-
-T = TypeVar("T")
 
 RANGE_MESSAGES_MAX: Final = 100
 _RANGE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -34,16 +31,6 @@ class Range:
     holes: list[Missing]
     last: int
     next: int | None
-
-
-def on_snapshot(connection: sqlite3.Connection, names: Names, unit: Callable[[sqlite3.Connection, Names], T]) -> T:
-    """What the unit gives; all that it asks is answered as of its first question."""
-    connection.execute("BEGIN")  # deferred
-    try:
-        return unit(connection, names)
-    finally:
-        if connection.in_transaction:  # SQLite ends it itself for some errors, and this one's would hide the first
-            connection.execute("COMMIT")
 
 
 def read_range(connection: sqlite3.Connection, names: Names, channel: str, first: int, final: int) -> Range:

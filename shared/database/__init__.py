@@ -18,6 +18,7 @@ from shared.database.damage import Damage, is_certain, is_damage
 from shared.database.examination import describe_damage, doubt
 from shared.database.library import SQLITE_VERDICT, SQLITE_VERSION, SqliteError
 from shared.database.lock import LOCK_PATIENCE_SECONDS, StoreLock
+from shared.database.log_length import log_bytes, stuck_bytes
 from shared.database.log_mark import read_missing
 from shared.database.migrations import Migration, bring_forward, check_version, load_migrations
 from shared.database.opening import BUSY_STORE, QUIET_STORE, Tuning, open_database, open_reader, read_once
@@ -53,6 +54,7 @@ __all__ = [
     "is_damage",
     "library_checksums",
     "load_migrations",
+    "log_bytes",
     "open_database",
     "open_reader",
     "read_missing",
@@ -60,6 +62,7 @@ __all__ = [
     "read_space",
     "refuse_copy",
     "stamp_copy",
+    "stuck_bytes",
     "transaction",
     "unstamp_copy",
     "verdict",

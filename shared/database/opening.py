@@ -15,13 +15,14 @@ from shared.database.checksums import APPLICATION_ID, judge_store, library_check
 from shared.database.connection import Database
 from shared.database.damage import Damage
 from shared.database.library import LIBRARY
+from shared.database.log_length import FRAME_HEADER_BYTES
 from shared.database.log_mark import CAN_MARK, LogMark, log_bytes
 from shared.database.migrations import Migration, is_empty, migrate, plan, version_of
 
 T = TypeVar("T")
 
 _PAGE_BYTES: Final = 8192  # three rows of the mean 2 KB share a page; at 4,096 each row takes a page of its own
-_FRAME_BYTES: Final = _PAGE_BYTES + 24  # a page in the log has a header (https://sqlite.org/fileformat2.html, 4.1)
+_FRAME_BYTES: Final = _PAGE_BYTES + FRAME_HEADER_BYTES
 _FRAMES_SPARE: Final = 64  # a commit may pass the mark by its own pages before the checkpoint starts
 _WAL_BYTES_MAX: Final = 64 * 1024 * 1024
 _BUSY_MS: Final = 1_000  # nobody else writes: a lock that is kept for longer is trouble, and a stop would wait for it
@@ -39,6 +40,12 @@ class Tuning:
 
     wal_bytes: int
     cache_bytes: int
+
+    @property
+    def stuck_bytes_max(self) -> int:
+        """How much of the log may be kept from the file before somebody is told: four logs, where a reader that lasts
+        for a moment keeps less than one."""
+        return 4 * self.wal_bytes
 
 
 BUSY_STORE: Final = Tuning(wal_bytes=32 * 1024 * 1024, cache_bytes=16 * 1024 * 1024)
