@@ -81,6 +81,15 @@ DISK_TROUBLE: Final = JournalEvent(
     "Until it can, sends are refused. The details hold the error of the operating system.\n\n"
     "Free space, or mend the file system: it recovers by itself.",
 )
+STORE_LOG_STUCK: Final = JournalEvent(
+    "store-log-stuck",
+    "907dc931bc561393853149c41ae00262",
+    "The log of a sidecar's store cannot be emptied, and grows",
+    "What is committed stays in the log, since another process reads the store of @MULTICLAW_AGENT@ and does not end,\n"
+    "or the disk fails. Nothing is lost, but in time the disk is full.\n\n"
+    "See who has the store open, lsof sidecar.db, and end that process; the log is then emptied by itself.",
+    writers=("sidecar",),
+)
 STORE_DAMAGED: Final = JournalEvent(
     "store-damaged",
     "967ba559b16a456bb4305675d7ebaab0",
@@ -232,6 +241,7 @@ EVENTS: Final = (
     OUTBOX_STOPPED,
     STORE_REPAIRED,
     STORE_NOT_REPAIRED,
+    STORE_LOG_STUCK,
 )
 
 

@@ -23,7 +23,7 @@ from sidecar.health_poller import HealthPoller
 from sidecar.link import Link
 from sidecar.store import conditions as stored
 from sidecar.store.outbox import Outbox
-from sidecar.store.store import Store
+from sidecar.store.store import STUCK_BYTES_MAX, Store
 
 _log = logging.getLogger(__name__)
 
@@ -60,10 +60,12 @@ class Watched:
             dead=self.outbox.dead,
             oldest_age_us=None if oldest_us is None else self.clock.wall_us() - oldest_us,
             bounds=self.outbox.bounds,
+            stuck_bytes_max=STUCK_BYTES_MAX,
             bad_answer_us=self.link.bad_answer_us,
             believed=self.link.believed,
             store_fault=self.store.fault,
             store_failed_us=self.store.failed_us,
+            stuck_bytes=self.store.stuck_bytes,
         )
 
 
@@ -128,6 +130,7 @@ class Monitor:
     async def _look(self) -> None:
         store = self._watched.store
         await self._try(store)
+        await store.look_at_log()
         taken = step(self._active, self._watched.facts())
         self._active = taken.active
         for notice in taken.notices:

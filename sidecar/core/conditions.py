@@ -19,6 +19,7 @@ from shared.journal_events import (
     OUTBOX_REFUSED,
     OUTBOX_STOPPED,
     OUTBOX_TOO_OLD,
+    STORE_LOG_STUCK,
     JournalEvent,
 )
 from shared.times import MICROSECONDS
@@ -40,6 +41,9 @@ STOPPED_ENDS: Final = 90
 for refused ones."""
 
 
+_MEBIBYTE: Final = 1024 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """How a sidecar is at one moment. Times are steady, in microseconds; an age is by the wall clock, as entries are.
@@ -48,7 +52,8 @@ class Facts:
     is both and answers requests; `away_us` is for how long it has not (`sidecar/core/outage.py`), and `quiet_at_us`
     when that is over if nothing is asked.
     `bad_answer_us` and `store_failed_us` are when the last of them was, None for never; `believed` is whether an answer
-    was believed since, and `store_fault` what the store fails with now.
+    was believed since, and `store_fault` what the store fails with now. `stuck_bytes` is how much of its log cannot be
+    brought into the file, of which `stuck_bytes_max` is too much.
     """
 
     now_us: int
@@ -62,10 +67,12 @@ class Facts:
     dead: int
     oldest_age_us: int | None
     bounds: OutboxBounds
+    stuck_bytes_max: int
     bad_answer_us: int | None = None
     believed: bool = False
     store_fault: str | None = None
     store_failed_us: int | None = None
+    stuck_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +283,13 @@ CONDITIONS: Final = (
         lambda facts: facts.store_fault is None and _calm(facts.store_failed_us, facts),
         lambda facts: f"The sidecar's own store fails: {facts.store_fault or 'not just now'}.",
         lambda facts: _calm_from_us(facts.store_failed_us) if facts.store_fault is None else None,
+    ),
+    Condition(
+        STORE_LOG_STUCK,
+        lambda facts: facts.stuck_bytes >= facts.stuck_bytes_max,
+        lambda facts: facts.stuck_bytes * 2 < facts.stuck_bytes_max,
+        lambda facts: f"{facts.stuck_bytes / _MEBIBYTE:.1f} MiB of the store's log cannot be brought into its file.",
+        lambda facts: facts.now_us + CALM_US if facts.stuck_bytes else None,  # nobody else would notice the end of it
     ),
 )
 """All there are, each called as the event that tells of it; the graver one of two comes first."""

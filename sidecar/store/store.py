@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar, cast
 from shared.clock import Clock
 from shared.config import ConfigurationFault
 from shared.database import (
+    QUIET_STORE,
     Damage,
     Database,
     SqliteError,
@@ -26,15 +27,23 @@ from shared.database import (
     is_certain,
     is_damage,
     load_migrations,
+    log_bytes,
     open_database,
+    stuck_bytes,
     transaction,
 )
 from shared.group_commit import GroupCommit
 from shared.problems import Problem
 from shared.service_manager import Standing
+from shared.times import MICROSECONDS
 
 _FAULTS: Final = (SqliteError, OSError, Damage, ThreadEnded)
 """What a unit of ours may meet; anything else is a fault of the program."""
+
+STUCK_BYTES_MAX: Final = QUIET_STORE.stuck_bytes_max
+
+_LOG_LOOK_US: Final = 5 * MICROSECONDS
+"""How often the length of the log is looked at, at most; commits do not wait for it."""
 
 T = TypeVar("T")
 Unit = Callable[[sqlite3.Connection], T]
@@ -49,7 +58,8 @@ _PATIENCE_SECONDS: Final = 2.0
 
 class Store:
     """Runs units. `fault` tells what the last write failed with, or is `None`; `failed_us` when one last did, by the
-    steady clock. `changed` is called when writes begin to fail, and when one succeeds again.
+    steady clock. `changed` is called when writes begin to fail, when one succeeds again, and when the log has become so
+    long that somebody should `look_at_log`, which keeps in `stuck_bytes` how much of it cannot leave it.
 
     Once a wrong page has proved that the store is damaged, nothing is taken or given any more. What SQLite calls
     malformed may be a disk that fails to read: it is trouble that may pass, and the next start finds out.
@@ -61,11 +71,15 @@ class Store:
         self,
         database: Database,
         connect: Callable[[], Awaitable[Database]],
+        path: Path,
         clock: Clock,
         changed: Callable[[], None],
     ) -> None:
         self._database = database
         self._connect = connect
+        self._path = path
+        self._look_us = 0
+        self.stuck_bytes = 0
         self._replacing = asyncio.Lock()
         self._commits: GroupCommit[Unit[Any], Any] = GroupCommit(self._apply)
         self._damage: Exception | None = None
@@ -130,7 +144,35 @@ class Store:
         if self.fault is not None:
             self.fault = None
             self._changed()
+        self._mind_log()
         return results
+
+    def _mind_log(self) -> None:
+        """After a commit, now and then: whether the log is so long that somebody should look."""
+        now_us = self._clock.steady_us()
+        if now_us < self._look_us:
+            return
+        if self._is_log_long():
+            self._changed()
+        else:
+            self._look_us = now_us + _LOG_LOOK_US
+
+    async def look_at_log(self) -> None:
+        """Find out how much of a long log is stuck, unless that was done a moment ago."""
+        now_us = self._clock.steady_us()
+        if now_us >= self._look_us:
+            self._look_us = now_us + _LOG_LOOK_US
+            self.stuck_bytes = await self._stuck_bytes() if self._is_log_long() else 0
+
+    async def _stuck_bytes(self) -> int:
+        try:
+            return await self._run(lambda connection: stuck_bytes(connection, self._path))
+        except _FAULTS:  # who writes next is told
+            return self.stuck_bytes
+
+    def _is_log_long(self) -> bool:
+        """From half of what is too much on, where a condition that lasts may be over."""
+        return log_bytes(self._path) * 2 >= STUCK_BYTES_MAX
 
     def _failed(self, error: Exception) -> None:
         begins = self.fault is None
@@ -187,7 +229,7 @@ async def open_store(
         return open_database(path, schema, migrations=load_migrations("sidecar.store"))
 
     try:
-        store = Store(await connect(), connect, clock or Clock(), changed)
+        store = Store(await connect(), connect, path, clock or Clock(), changed)
     except Exception as error:
         if not is_damage(error) or await asyncio.to_thread(doubt, path, error) is not None:
             raise

@@ -10,7 +10,7 @@ import pytest
 
 from shared.problems import Problem
 from tests.integration.sidecar.harness import Client, Deployment, key, until, until_health
-from tests.support.store_hand import looking_at
+from tests.support.store_hand import looking_at, reading
 
 
 @pytest.fixture(autouse=True)
@@ -177,3 +177,28 @@ async def test_a_store_that_cannot_be_written_is_told(deployment: Deployment, mo
         await until_told(deployment, ("cleared", "disk-trouble", "cleared"))
         assert (await client.send())[0] == 202
         assert await lasting(client) == set()
+
+
+async def test_a_log_that_cannot_be_emptied_is_told(
+    deploy: Callable[..., Deployment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another connection keeps a snapshot of the store while sends are queued; that it has ended is noticed though
+    nobody writes, and nothing else happens."""
+    deployment = deploy(breaker_reset_seconds=60, breaker_reset_cap_seconds=60)
+    for part in ("sidecar.monitor", "sidecar.store.store"):
+        monkeypatch.setattr(f"{part}.STUCK_BYTES_MAX", 500_000)
+    monkeypatch.setattr("sidecar.store.store._LOG_LOOK_US", 10_000)
+    monkeypatch.setattr("sidecar.core.conditions.CALM_US", 100_000)
+    kind = "store-log-stuck"
+    async with deployment.sidecar() as client:
+        await client.send()
+        with reading(deployment.config.sidecar_store("pm")) as connection:
+            connection.execute("BEGIN")
+            connection.execute("SELECT count(*) FROM seen").fetchone()
+            for _ in range(30):
+                assert (await client.send(payload="x" * 50_000))[0] == 202
+            await until_told(deployment, (kind, kind, "entered"))
+            assert kind in await lasting(client)
+        await until_told(deployment, ("cleared", kind, "cleared"))
+        assert kind not in await lasting(client)
+    assert [event for event, each, _ in told(deployment) if each == kind] == [kind, "cleared"]

@@ -22,7 +22,7 @@ def test_ids_never_change() -> None:
         "5a2f6a3c", "0c04c59e", "08e1c322", "fa283949", "b6e50e9c", "fa33f00d", "b602cf03", "24799544", "cb8258c6",
         "967ba559", "bcbecf7c", "77e5fa82", "43cf025a", "ac59fcf4",
         "1a47ac4d", "e10fda12", "2f487829", "b4c519da",
-        "67c53023", "93ebfd48",
+        "67c53023", "93ebfd48", "907dc931",
     ]  # fmt: skip
 
 

@@ -24,7 +24,7 @@ BOUNDS = OutboxBounds(entries_max=1_100, critical_reserve=100, age_us_max=us(1_0
 START_US = us(1_000_000)
 WELL = Facts(
     now_us=START_US, reachable=True, closed=True, well=True, away_us=0, quiet_at_us=None, away_us_max=us(60), depth=0,
-    dead=0, oldest_age_us=None, bounds=BOUNDS, believed=True,
+    dead=0, oldest_age_us=None, bounds=BOUNDS, stuck_bytes_max=1_000, believed=True,
 )  # fmt: skip
 AWAY = replace(WELL, reachable=False, closed=False, well=False)
 
@@ -61,6 +61,7 @@ EDGES = [
      {"bad_answer_us": START_US - CALM_US + 1, "believed": True}, {"bad_answer_us": START_US - CALM_US}),
     ("disk-trouble", {"store_fault": None}, {"store_fault": "full", "store_failed_us": START_US},
      {"store_failed_us": START_US - CALM_US + 1}, {"store_failed_us": START_US - CALM_US}),
+    ("store-log-stuck", {"stuck_bytes": 999}, {"stuck_bytes": 1_000}, {"stuck_bytes": 500}, {"stuck_bytes": 499}),
 ]  # fmt: skip
 
 
@@ -159,6 +160,7 @@ def test_an_outage_that_may_end_by_silence_is_looked_at_then() -> None:
         ({"bad_answer_us": START_US - us(20)}, 40),
         ({"bad_answer_us": START_US, "believed": False}, None),
         ({"store_failed_us": START_US - us(50)}, 10),
+        ({"stuck_bytes": 1_000}, 60),
     ],
 )
 def test_it_knows_when_time_alone_will_change_something(changed: dict[str, Any], due_seconds: float | None) -> None:
