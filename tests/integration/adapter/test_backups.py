@@ -210,7 +210,7 @@ async def alarms(bench):
     handed = []
 
     async def told():
-        handed.extend(await bench.broker.poll(GOVERNOR, 10, 0))
+        handed.extend((await bench.broker.poll(GOVERNOR, 10, 0)).handed)
         return bool(handed)
 
     await until(told, "the Governor is told")

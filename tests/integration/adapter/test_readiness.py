@@ -213,7 +213,7 @@ async def test_groups_that_write_nothing_prove_no_disk(bench):
     heard = await bench.statements()
     for _ in range(11):
         bench.clock.advance(1)
-        assert await bench.broker.poll("qa", 1, 0) == []
+        assert (await bench.broker.poll("qa", 1, 0)).handed == []
         bench.clock.advance(0.3)
         await bench.ask()
     assert sum("proofs" in statement for statement in heard) == 1
