@@ -92,21 +92,27 @@ class Cutter:
         at = 0
         while True:
             at += 1 if at < _EACH_TURN_UNTIL else at // 8
-            cut = self._armed = Cut((method, path), at, moment)
-            yield Ask(cut)
+            cut = Cut((method, path), at, moment)
+            yield Ask(self, cut)
             assert cut.ended.is_set(), f"there was no {method} {path}"
             if not cut.is_reached:
                 return
 
+    def arm(self, cut: Cut) -> None:
+        """Cut the next such request."""
+        self._armed = cut
+
 
 class Ask:
-    """Awaits a client's request, and the end of its handling."""
+    """Awaits a client's request that is to be cut, and the end of its handling."""
 
-    def __init__(self, cut: Cut) -> None:
+    def __init__(self, cutter: Cutter, cut: Cut) -> None:
+        self._cutter = cutter
         self._cut = cut
 
     async def __call__(self, request: Awaitable[T]) -> T | None:
         """The answer; `None` where none came."""
+        self._cutter.arm(self._cut)
         try:
             return await request
         except aiohttp.ClientError:

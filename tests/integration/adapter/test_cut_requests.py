@@ -157,6 +157,16 @@ async def _ack(team: Team, ask: Ask) -> None:
     await team.done([delivery])
 
 
+async def _acking_poll(team: Team, ask: Ask) -> None:
+    """It acknowledges one message and is handed the next in one commit; with that message it comes back whole."""
+    delivery, following = await team.taken(await team.send()), await team.send()
+    body = {"wait": 0.2, "acks": {"delivery_ids": delivery}}
+    answer = await ask(team.qa.call("POST", paths.POLL_PATH, body))
+    messages = answer.document["messages"] if answer else None
+    assert (await team.qa.ack(*delivery)).status == 200
+    await team.done(await team.taken(following, answer=messages))
+
+
 async def _extend(team: Team, ask: Ask) -> None:
     (delivery,) = await team.taken(await team.send())
     await ask(team.qa.extend(delivery, seconds=LEASE_SECONDS))
@@ -221,6 +231,7 @@ CASES: dict[str, tuple[str, str, Callable[[Team, Ask], Awaitable[None]]]] = {
     "long poll": ("POST", paths.POLL_PATH, _long_poll),
     "parked poll": ("POST", paths.POLL_PATH, _parked_poll),
     "idle poll": ("POST", paths.POLL_PATH, _idle_poll),
+    "acking poll": ("POST", paths.POLL_PATH, _acking_poll),
     "ack": ("POST", paths.ACK_PATH, _ack),
     "extend": ("POST", paths.EXTEND_PATH, _extend),
     "release": ("POST", paths.NACK_PATH, _release),
