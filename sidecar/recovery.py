@@ -18,7 +18,7 @@ from shared.strict_json import encode
 from shared.times import from_iso
 from sidecar.breaker import LinkBreaker
 from sidecar.core.ack_bodies import ack_body
-from sidecar.core.drain import Plan, is_fault, plan
+from sidecar.core.drain import COUNT_FIRST, Plan, is_fault, next_count, plan
 from sidecar.core.link_outcome import UNSETTLED, Outcome, refused
 from sidecar.core.pacing import Pause
 from sidecar.counters import Counters
@@ -60,7 +60,8 @@ class Recovery:
         self._counters = counters
         self._direct_ended = direct_ended
         self._faults: dict[int, int] = {}
-        self._together = BATCH_MESSAGES_MAX
+        self._count = COUNT_FIRST
+        self._count_paced = BATCH_MESSAGES_MAX
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -76,7 +77,7 @@ class Recovery:
             await asyncio.wait({task})
 
     async def _run(self) -> None:
-        self._together = BATCH_MESSAGES_MAX
+        self._count, self._count_paced = COUNT_FIRST, BATCH_MESSAGES_MAX
         try:
             while await self._tell_acks() and self._outbox.occupied and self._breaker.closed:
                 if not await self._drain_batch():
@@ -93,7 +94,7 @@ class Recovery:
         if self._outbox.is_stopped:
             return False
         await self._direct_ended()
-        async with self._outbox.taken(self._together) as entries:
+        async with self._outbox.taken(min(self._count, self._count_paced)) as entries:
             settled = await self._send(entries)
         if settled is None:
             await self._outbox.arrived()
@@ -109,7 +110,11 @@ class Recovery:
         overdue = self._outbox.overdue(entries)
         if overdue and (overdue := older_than(overdue, await self._forgotten_us())):
             return await self._settle(overdue, [refused(_overdue())] * len(overdue))
-        return await self._settle(entries, await self._submitter.submit([entry.draft for entry in entries]))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        outcomes = await self._submitter.submit([entry.draft for entry in entries])
+        self._count = next_count(self._count, loop.time() - began)
+        return await self._settle(entries, outcomes)
 
     async def _forgotten_us(self) -> int:
         """Before when the adapter may have forgotten what it had. Only it knows: this clock may be wrong."""
@@ -118,7 +123,7 @@ class Recovery:
 
     async def _pause(self, pause: Pause) -> None:
         """Never shorter than asked for, and not in step with other sidecars."""
-        self._together = pause.count
+        self._count_paced = pause.count
         await asyncio.sleep(pause.seconds + backoff.full_jitter(pause.seconds / 2))
 
     async def _settle(self, entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> Plan:

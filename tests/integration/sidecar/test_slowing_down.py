@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from shared.problems import Problem
 from sidecar.app import application
 from tests.integration.sidecar.harness import Deployment, message, until, until_health
@@ -161,6 +163,23 @@ async def test_a_drain_waits_as_told_and_goes_on(deploy: Callable[..., Deploymen
     assert deployment.fake.order("product") == [0, 1, 2, 3, 4]
     assert not fast
     assert not full
+
+
+@pytest.mark.parametrize(
+    ("slow_seconds", "sizes"), [(3_600.0, [16, 32, 64, 88]), (0.0, [16, 8, *[4] * 44])], ids=["quick", "slow"]
+)
+async def test_a_drain_begins_small_and_leaves_room(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, slow_seconds: float, sizes: list[int]
+) -> None:
+    """While the adapter answers soon the requests grow up to the largest; while it does not they shrink to a few."""
+    monkeypatch.setattr("sidecar.core.drain._SECONDS_SLOW", slow_seconds)
+    async with deployment.sidecar() as client:
+        for half in (range(100), range(100, 200)):
+            await client.call("POST", "/v1/messages/batch", {"messages": [message(payload=n) for n in half]})
+        async with deployment.adapter():
+            await until_health(client, outbox_depth=0)
+    assert list(map(len, deployment.fake.batches)) == sizes
+    assert deployment.fake.order("product") == list(range(200))
 
 
 async def test_acks_do_not_wait_for_a_drain_that_waits(deploy: Callable[..., Deployment]) -> None:

@@ -1,7 +1,8 @@
 """Settling a drained batch."""
 
+from shared.limits import BATCH_MESSAGES_MAX
 from shared.problems import Problem
-from sidecar.core.drain import FAULTS_MAX, plan
+from sidecar.core.drain import FAULTS_MAX, next_count, plan
 from sidecar.core.link_outcome import Outcome, Verdict, read_outcome, refused
 
 _DONE = Outcome(Verdict.ACCEPTED, 201, answer={})
@@ -25,6 +26,18 @@ def test_a_drain_that_is_told_when_to_come_again_goes_on() -> None:
     assert settled.pause is not None
     assert settled.pause.seconds == 5.0
     assert plan([_DONE], [0]).pause is None
+
+
+def test_the_size_of_a_request_follows_what_the_last_one_took() -> None:
+    """Twice as many after a quick one, half as many after a slow one, the same between; never more than a request
+    holds, and never none."""
+    seconds = {"quick": 0.1, "middling": 0.2, "slow": 0.3}
+    assert [next_count(16, seconds[speed]) for speed in ("quick", "middling", "slow")] == [32, 16, 8]
+    assert next_count(BATCH_MESSAGES_MAX, 0.0) == BATCH_MESSAGES_MAX
+    count = BATCH_MESSAGES_MAX
+    for _ in range(100):
+        count = next_count(count, 5.0)
+    assert count == 4
 
 
 def test_silence_never_kills() -> None:
