@@ -5,7 +5,13 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, RootModel
 
 from shared.envelope import Content, IdempotencyKey, Name, StoredEnvelope
-from shared.limits import BATCH_MESSAGES_MAX, LEASE_SECONDS_MAX, REASON_CHARS_MAX
+from shared.limits import (
+    BATCH_MESSAGES_MAX,
+    LEASE_SECONDS_MAX,
+    POLL_MESSAGES_MAX,
+    POLL_WAIT_SECONDS_MAX,
+    REASON_CHARS_MAX,
+)
 from shared.model import Model
 
 DeliveryId = Annotated[
@@ -156,6 +162,20 @@ class AckOutcome(Model):
     code: int
     answer: AckAnswer | None = None
     problem: ProblemDocument | None = None
+
+
+class ReceiveRequest(Model):
+    """A poll that carries acks. They are committed before anything is waited for, and answered with the messages."""
+
+    wait: Annotated[float, Field(ge=0, le=POLL_WAIT_SECONDS_MAX)] = 0.0
+    max: Annotated[int, Field(ge=1, le=POLL_MESSAGES_MAX)] = 10
+    acks: AckRequest | None = None
+
+
+class ReceiveAnswer(PollAnswer):
+    """The answer to a poll, and what became of its acks; a problem has the member `acks` likewise."""
+
+    acks: AckOutcome | None = None
 
 
 class NackRequest(Model):

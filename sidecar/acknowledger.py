@@ -8,7 +8,7 @@ absorbed a later hand-over, stands, whatever the adapter says of it later.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from shared.api import AckRequest
@@ -20,13 +20,16 @@ from shared.strict_json import encode
 from sidecar.core.ack_bodies import ack_body, told
 from sidecar.core.hand_over import Handed
 from sidecar.core.handed_out import HandedOut
-from sidecar.core.link_outcome import LINK_FAILURES, unreachable
+from sidecar.core.link_outcome import LINK_FAILURES, LinkAnswer, unreachable
 from sidecar.counters import Counters
 from sidecar.link import Link
 from sidecar.store.deferred_acks import DeferredAcks
 from sidecar.store.processed import MessageKey, Processed, of_hand_overs, remember, stand, take_back
 from sidecar.store.seen import Seen
 from sidecar.store.store import Store
+
+Tell = Callable[[dict[str, Any]], Awaitable[LinkAnswer]]
+"""Brings an `AckRequest` to the adapter, and gives the answer to it."""
 
 
 class Acknowledger:
@@ -49,8 +52,11 @@ class Acknowledger:
         for each in handed:
             self._handed.add(each.delivery_id, MessageKey(each.sender, each.idempotency_key))
 
-    async def acknowledge(self, request: AckRequest) -> dict[str, Any]:
-        """The `AckAnswer`. While the adapter is away the ids are `deferred`; its refusals are passed on."""
+    async def acknowledge(self, request: AckRequest, tell: Tell | None = None) -> dict[str, Any]:
+        """The `AckAnswer`. While the adapter is away the ids are `deferred`; its refusals are passed on.
+
+        The adapter is told by `tell`, or else in a request of its own.
+        """
         given = encoded_results(request)
         results = {delivery_id: given.get(delivery_id) for delivery_id in request.delivery_ids}
         keys = await self._messages(results)
@@ -59,7 +65,7 @@ class Acknowledger:
         decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._under_way.update(dict.fromkeys(keys.values(), decided))
         try:
-            return await self._acknowledge(results, keys)
+            return await self._acknowledge(results, keys, tell or self._tell)
         finally:
             for key in keys.values():
                 del self._under_way[key]
@@ -82,9 +88,11 @@ class Acknowledger:
         unknown = self._handed.unknown(delivery_ids)
         return keys | await of_hand_overs(self._store, unknown) if unknown else keys
 
-    async def _acknowledge(self, results: Mapping[str, bytes | None], keys: Mapping[str, MessageKey]) -> dict[str, Any]:
+    async def _acknowledge(
+        self, results: Mapping[str, bytes | None], keys: Mapping[str, MessageKey], tell: Tell
+    ) -> dict[str, Any]:
         await self._remember([Processed(key, delivery_id, results[delivery_id]) for delivery_id, key in keys.items()])
-        answer = await self._link.call("POST", ACK_PATH, encode(ack_body(results)))
+        answer = await tell(ack_body(results))
         if answer.verdict in LINK_FAILURES:
             return await self._defer(results, keys)
         document = answer.document or {}
@@ -116,7 +124,7 @@ class Acknowledger:
 
     async def tell_again(self, results: Mapping[str, bytes | None]) -> None:
         """Acknowledge what was processed in an earlier hand-over; if this is lost, it comes again."""
-        await self._link.call("POST", ACK_PATH, encode(ack_body(results)))
+        await self._tell(ack_body(results))
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Give hand-overs back, free of charge, one by one; if this is lost, their leases lapse."""
@@ -132,6 +140,9 @@ class Acknowledger:
     async def extend(self, body: dict[str, Any]) -> dict[str, Any]:
         """Pass an extension on."""
         return (await self._link.call("POST", EXTEND_PATH, encode(body))).expect()
+
+    async def _tell(self, body: dict[str, Any]) -> LinkAnswer:
+        return await self._link.call("POST", ACK_PATH, encode(body))
 
     async def _remember(self, processed: Sequence[Processed]) -> None:
         """Commit messages as processed."""

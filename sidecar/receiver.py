@@ -2,19 +2,23 @@
 
 A poll goes upstream for as long as the agent waits. A message the agent has processed before is acknowledged from
 memory. If the agent goes away, its poll upstream is closed, so that the adapter hands nothing to a ghost; what had
-arrived by then is released.
+arrived by then is released. A poll may carry acks: a trip and a sync less than with a request of their own.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 
+from shared.api import AckRequest
 from shared.link import POLL_PATH
+from shared.problems import Problem
 from shared.strict_json import encode
 from sidecar.acknowledger import Acknowledger
+from sidecar.core.ack_bodies import of_carried
 from sidecar.core.hand_over import Handed, read_hand_over, read_losses
 from sidecar.core.link_outcome import LinkAnswer, Verdict
 from sidecar.counters import Counters
@@ -40,10 +44,12 @@ class PollResult:
 
     handed: Sequence[Handed]
     gaps: list[dict[str, Any]]
+    acks: dict[str, Any] | None = None
 
     def wire(self) -> dict[str, Any]:
-        """As a `PollAnswer`."""
-        return {"messages": [handed.delivery for handed in self.handed], "gaps": self.gaps}
+        """As a `PollAnswer`; with acks, as a `ReceiveAnswer`."""
+        answer = {"messages": [handed.delivery for handed in self.handed], "gaps": self.gaps}
+        return answer if self.acks is None else answer | {"acks": self.acks}
 
 
 class Receiver:
@@ -69,6 +75,36 @@ class Receiver:
             if fresh or not absorbed or loop.time() >= due:
                 return self._hand(arrived, fresh)
 
+    async def receive(self, acks: AckRequest, wait_seconds: float, count: int) -> PollResult:
+        """A poll that carries acks, which are durable here before it leaves. Its result tells what became of them, and
+        so does the `Problem` of one that could not be made: its member `acks` is the `AckOutcome`.
+
+        It is not repeated where all that came was absorbed: the agent waits for the outcome.
+        """
+        carrier = _Carrier(self._ask, wait_seconds, count)
+        outcome = await self._carry(acks, carrier)
+        try:
+            arrived = self._read(carrier.answer)
+            fresh, _ = await self._absorb(arrived)
+        except Problem as problem:
+            problem.extra["acks"] = outcome
+            raise
+        return self._hand(arrived, fresh, outcome)
+
+    async def _carry(self, acks: AckRequest, carrier: "_Carrier") -> dict[str, Any]:
+        """What became of the acks; raises the `Problem` of those that did not leave."""
+        try:
+            return {"code": int(HTTPStatus.OK), "answer": await self._acknowledger.acknowledge(acks, carrier)}
+        except Problem as problem:
+            if not carrier.left:
+                problem.field = problem.field and f"/acks{problem.field}"
+                raise
+            return {"code": problem.status, "problem": problem.document()}
+        except BaseException:
+            if carrier.answer is not None:
+                self._give_back(read_hand_over(carrier.answer.document or {})[0])
+            raise
+
     def undelivered(self, result: PollResult) -> None:
         """The agent was gone before it got this: give the messages back, and keep the gaps for the next poll."""
         self._seen.untold(result.gaps)
@@ -85,10 +121,15 @@ class Receiver:
             await asyncio.wait(self._background, timeout=_STOP_SECONDS)
 
     async def _fetch(self, wait_seconds: float, count: int) -> list[Handed]:
+        return self._read(await self._ask(wait_seconds, count))
+
+    async def _ask(self, wait_seconds: float, count: int, acks: dict[str, Any] | None = None) -> LinkAnswer | None:
+        """The answer to one poll upstream; None when the process stops before it is there."""
         poll_id = secrets.token_hex(_POLL_ID_BYTES)
         lost = self._lost[-_LOST_MAX:]
         asked = {"wait": round(wait_seconds, 3), "max": count, "poll": poll_id, "lost": lost}
-        body = encode(asked | ({"restores": self._seen.restores} if self._seen.restores else {}))
+        asked |= {"restores": self._seen.restores} if self._seen.restores else {}
+        body = encode(asked if acks is None else asked | {"acks": acks})
         give_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         exchange = asyncio.ensure_future(
             self._link.call("POST", POLL_PATH, body, wait_seconds=wait_seconds, give_up=give_up)
@@ -102,9 +143,16 @@ class Receiver:
             raise
         if not exchange.done():
             self._spawn(self._abandon(exchange, give_up))
+            return None
+        return exchange.result()
+
+    def _read(self, answer: LinkAnswer | None) -> list[Handed]:
+        """The hand-overs of a poll's answer, of which losses are noted; raises the `Problem` of one without."""
+        if answer is None:
             return []
-        answer = exchange.result()
-        handed = _read(answer)
+        handed, unreadable = read_hand_over(answer.expect())
+        if unreadable:
+            _log.error("hand-over-unreadable: %d messages; their leases will lapse", unreadable)
         restores, ranges = read_losses(answer.document or {})
         if restores > self._seen.restores:
             self._seen.lost(restores, ranges)
@@ -142,12 +190,12 @@ class Receiver:
             await asyncio.wait({telling})
         return fresh, True
 
-    def _hand(self, arrived: Iterable[Handed], fresh: list[Handed]) -> PollResult:
+    def _hand(self, arrived: Iterable[Handed], fresh: list[Handed], acks: dict[str, Any] | None = None) -> PollResult:
         gaps = self._seen.arrived((handed.channel, handed.sequence) for handed in arrived)
         self._acknowledger.handed_out(fresh)
         self._counters.deliveries_handed += len(fresh)
         self._counters.gaps_found += len(gaps)
-        return PollResult(fresh, gaps)
+        return PollResult(fresh, gaps, acks)
 
     async def _abandon(self, exchange: "asyncio.Future[LinkAnswer]", give_up: "asyncio.Future[None]") -> None:
         """Close a poll nobody waits for. What the adapter had handed over by then still comes, and is given back."""
@@ -169,11 +217,21 @@ class Receiver:
         return task
 
 
-def _read(answer: LinkAnswer) -> list[Handed]:
-    handed, unreadable = read_hand_over(answer.expect())
-    if unreadable:
-        _log.error("hand-over-unreadable: %d messages; their leases will lapse", unreadable)
-    return handed
+class _Carrier:
+    """Tells the adapter of acks by a poll. `left` once it was sent; `answer` is that to the poll."""
+
+    def __init__(self, ask: Callable[..., Awaitable[LinkAnswer | None]], wait_seconds: float, count: int) -> None:
+        self._ask = ask
+        self._wait_seconds = wait_seconds
+        self._count = count
+        self.left = False
+        self.answer: LinkAnswer | None = None
+
+    async def __call__(self, acks: dict[str, Any]) -> LinkAnswer:
+        """The answer to the acks alone."""
+        self.left = True
+        self.answer = await self._ask(self._wait_seconds, self._count, acks)
+        return LinkAnswer(Verdict.UNKNOWN) if self.answer is None else of_carried(self.answer)
 
 
 def _message_key(handed: Handed) -> MessageKey:

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from shared.problems import Problem
-from sidecar.core.link_outcome import LinkAnswer
+from sidecar.core.link_outcome import LinkAnswer, Verdict, classify
 
 
 def ack_body(results: Mapping[str, bytes | None]) -> dict[str, Any]:
@@ -14,6 +14,18 @@ def ack_body(results: Mapping[str, bytes | None]) -> dict[str, Any]:
     body: dict[str, Any] = {"delivery_ids": list(results)}
     stated = {delivery_id: orjson.Fragment(result) for delivery_id, result in results.items() if result is not None}
     return body | {"results": stated} if stated else body
+
+
+def of_carried(polled: LinkAnswer) -> LinkAnswer:
+    """The answer that acks would have had alone, from that to the poll which carried them. A poll that was not taken
+    answers for them; one that says nothing of them leaves it open."""
+    if polled.verdict is not Verdict.ACCEPTED:
+        return polled
+    outcome = (polled.document or {}).get("acks") or {}
+    document, code = outcome.get("answer") or outcome.get("problem"), outcome.get("code")
+    if not isinstance(document, dict) or not isinstance(code, int):
+        return LinkAnswer(Verdict.UNKNOWN)
+    return LinkAnswer(classify(code, retryable=document.get("retryable") is True), code, document)
 
 
 def told(

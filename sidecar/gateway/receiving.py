@@ -2,12 +2,12 @@
 
 from functools import partial
 
-from shared.api import AckRequest, ExtendRequest, NackRequest
+from shared.api import AckRequest, ExtendRequest, NackRequest, ReceiveRequest
 from shared.limits import POLL_MESSAGES_MAX, POLL_WAIT_SECONDS_MAX
 from shared.model import check
 from shared.web.routes import Answer, Call, json_answer
 from sidecar.acknowledger import Acknowledger
-from sidecar.receiver import Receiver
+from sidecar.receiver import PollResult, Receiver
 
 MESSAGES_DEFAULT = 10
 
@@ -24,7 +24,17 @@ class Receiving:
         """Messages under a lease; if they cannot be written to the agent they go back at once."""
         wait = min(call.query_float("wait", 0.0, 0.0, POLL_WAIT_SECONDS_MAX), self._wait_seconds_max)
         count = call.query_int("max", MESSAGES_DEFAULT, 1, POLL_MESSAGES_MAX)
-        result = await self._receiver.poll(wait, count)
+        return self._answer(await self._receiver.poll(wait, count))
+
+    async def receive(self, call: Call) -> Answer:
+        """A poll that may carry acks, in one request."""
+        request = check(ReceiveRequest, call.json())
+        wait = min(request.wait, self._wait_seconds_max)
+        if request.acks is None:
+            return self._answer(await self._receiver.poll(wait, request.max))
+        return self._answer(await self._receiver.receive(request.acks, wait, request.max))
+
+    def _answer(self, result: PollResult) -> Answer:
         answer = json_answer(200, result.wire())
         if result.handed or result.gaps:
             answer.undelivered = partial(self._receiver.undelivered, result)

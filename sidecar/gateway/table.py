@@ -20,6 +20,8 @@ from shared.api import (
     PollAnswer,
     Queued,
     RangeAnswer,
+    ReceiveAnswer,
+    ReceiveRequest,
     SendRequest,
     SidecarHealth,
     TaskView,
@@ -109,6 +111,11 @@ def _receives(receiving: Receiving) -> list[Route]:
         Route(
             "GET", "/v1/messages", "poll", "Take messages, waiting for the first.", receiving.poll,
             {200: PollAnswer}, query=(wait, count), problems=_LINK_PROBLEMS,
+        ),
+        Route(
+            "POST", "/v1/messages/receive", "receive", "Acknowledge messages and take the next, in one request.",
+            receiving.receive, {200: ReceiveAnswer}, body=ReceiveRequest, body_bytes_max=BATCH_BYTES_MAX,
+            problems=leases,
         ),
         Route(
             "POST", "/v1/messages/ack", "ack", "Say that messages are processed.", receiving.ack,

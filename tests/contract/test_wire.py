@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from shared.api import Accepted, AckRequest, NackRequest, PollAnswer, ProblemDocument, Queued, Scheduled
+from shared.api import (
+    Accepted,
+    AckRequest,
+    NackRequest,
+    PollAnswer,
+    ProblemDocument,
+    Queued,
+    ReceiveAnswer,
+    ReceiveRequest,
+    Scheduled,
+)
 from shared.envelope import Envelope, StoredEnvelope
 from shared.link import PollRequest
 from shared.model import Model, check
@@ -46,6 +56,8 @@ def test_every_golden_file_is_compared() -> None:
         ("poll-answer.json", PollAnswer),
         ("poll-request.json", PollRequest),
         ("ack-request.json", AckRequest),
+        ("receive-request.json", ReceiveRequest),
+        ("receive-answer.json", ReceiveAnswer),
         ("nack-request.json", NackRequest),
         ("replay-job-request.json", ReplayJobRequest),
         ("replay-job.json", ReplayJobView),

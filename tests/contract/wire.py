@@ -15,12 +15,16 @@ from adapter.core.tallies import Telling
 from adapter.http.replays import job_view
 from shared.api import (
     Accepted,
+    AckAnswer,
+    AckOutcome,
     AckRequest,
     Delivery,
     Gap,
     NackRequest,
     PollAnswer,
     Queued,
+    ReceiveAnswer,
+    ReceiveRequest,
     RecipientStatus,
     Scheduled,
 )
@@ -126,6 +130,12 @@ def polled() -> PollAnswer:
     return PollAnswer(messages=[delivery], gaps=[Gap.model_validate({"channel": "product", "from": 45, "to": 46})])
 
 
+def received() -> ReceiveAnswer:
+    """The answer to a poll that carried acks."""
+    acks = AckOutcome(code=200, answer=AckAnswer(acked=["d-1"]))
+    return ReceiveAnswer(messages=polled().messages, gaps=[], acks=acks)
+
+
 def problems() -> list[dict[str, Any]]:
     """Every kind as a bare document, and one with all members."""
     full = Problem("stale-lease", "Gone.", field="/delivery_ids/0", retry_after=1.5, stale=["d-1"], acked=[])
@@ -152,6 +162,8 @@ def samples() -> dict[str, bytes]:
         "poll-answer.json": dump(polled()),
         "poll-request.json": dump(PollRequest(wait=30.0, max=10)),
         "ack-request.json": dump(AckRequest(delivery_ids=["d-1"], results={"d-1": {"ok": True}})),
+        "receive-request.json": dump(ReceiveRequest(wait=30.0, max=10, acks=AckRequest(delivery_ids=["d-1"]))),
+        "receive-answer.json": dump(received()),
         "nack-request.json": dump(NackRequest(delivery_id="d-1", mode="refuse", reason="poison")),
         "replay-job-request.json": dump(ReplayJobRequest(id=IDEMPOTENCY_KEY, recipient="qa", rate=20.0, limit=500)),
         "replay-job.json": job_view(JOB),

@@ -85,6 +85,10 @@ class AgentClient:
         body: dict[str, Any] = {"delivery_ids": list(delivery_ids)}
         return await self.call("POST", "/v1/messages/ack", body if results is None else {**body, "results": results})
 
+    async def receive(self, *acks: str, wait: float = 0) -> AgentAnswer:
+        """Take messages by a poll that carries acks."""
+        return await self.call("POST", "/v1/messages/receive", {"wait": wait, "acks": {"delivery_ids": list(acks)}})
+
     async def nack(self, delivery_id: str, mode: str, reason: str | None = None) -> AgentAnswer:
         """Say that a message is not processed."""
         body = {"delivery_id": delivery_id, "mode": mode}

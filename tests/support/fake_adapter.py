@@ -204,9 +204,10 @@ class FakeAdapter:
             raise
         finally:
             self.polls_open -= 1
+        answer = {} if body.get("acks") is None else {"acks": self._acked(body["acks"])}
         taken = [self._lease(call.agent) for _ in range(min(body["max"], len(self.queues[call.agent])))]
         self.before_hand_over()
-        return json_answer(200, {"messages": taken})
+        return json_answer(200, {"messages": taken, **answer})
 
     def _lease(self, agent: str) -> dict[str, Any]:
         message = self.queues[agent].pop(0)
@@ -223,8 +224,17 @@ class FakeAdapter:
         self.queues[agent].insert(0, message)
         self.arrived.set()
 
+    def _acked(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Of acks that a poll carried."""
+        try:
+            return {"code": 200, "answer": self._settle(body)}
+        except Problem as problem:
+            return {"code": problem.status, "problem": problem.document()}
+
     async def _ack(self, call: Call) -> Answer:
-        body = call.json()
+        return json_answer(200, self._settle(call.json()))
+
+    def _settle(self, body: dict[str, Any]) -> dict[str, Any]:
         check(AckRequest, body)
         self.acks.append(body)
         ids = body["delivery_ids"]
@@ -234,7 +244,7 @@ class FakeAdapter:
         acked = [token for token in ids if token in self.leased]
         if stale:
             raise Problem("stale-lease", "Over.", field="/delivery_ids", stale=stale, acked=acked)
-        return json_answer(200, {"acked": acked})
+        return {"acked": acked}
 
     async def _nack(self, call: Call) -> Answer:
         body = call.json()

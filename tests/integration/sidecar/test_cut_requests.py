@@ -23,7 +23,7 @@ from tests.support.store_hand import holding
 
 LIMITS = {**QUICK, "lease_seconds": 4 * SECONDS_MAX}
 LONG = 150_000
-SEND, BATCH, POLL, ACK = (f"/v1/messages{rest}" for rest in ("", "/batch", "", "/ack"))
+SEND, BATCH, POLL, ACK, RECEIVE = (f"/v1/messages{rest}" for rest in ("", "/batch", "", "/ack", "/receive"))
 
 
 class Pair:
@@ -153,6 +153,40 @@ async def _ack(pair: Pair, ask: Ask) -> None:
     await pair.done(deliveries)
 
 
+async def _receive(pair: Pair, ask: Ask) -> None:
+    """The second message stands behind the first, which the request acknowledges."""
+    first, second = await pair.taken(await pair.send()), await pair.send()
+    answer = await ask(pair.qa.receive(*first))
+    again = await pair.qa.receive(*first, wait=SECONDS_MAX if answer is None else 0)
+    assert again.document["acks"] == {"code": 200, "answer": {"acked": first, "deferred": []}}
+    await pair.done(await pair.taken(second, answer=answer or again))
+
+
+async def _parked_receive(pair: Pair, ask: Ask) -> None:
+    """The message comes while the request waits, or after its agent has gone; the ack is made in any case."""
+    held, content = await pair.taken(await pair.send()), pair.content()
+    answer, sent = await asyncio.gather(ask(pair.qa.receive(*held, wait=0.2)), pair.pm.call("POST", SEND, content))
+    await pair.sent(content, sent)
+    assert (await pair.qa.ack(*held)).document == {"acked": held, "deferred": []}
+    await pair.done(await pair.taken(pair.accepted[-1], answer=answer))
+
+
+async def _refused_receive(pair: Pair, ask: Ask) -> None:
+    """The ack is of a hand-over that has ended, and its message comes with the refusal. Where neither reaches the
+    agent, the message is given to it again, or absorbed as what it is known to have processed."""
+    (held,) = await pair.taken(await pair.send())
+    await pair.qa.nack(held, "release")
+    answer = await ask(pair.qa.receive(held))
+
+    async def is_over() -> bool:
+        told = answer or await pair.qa.poll()
+        for message in told.document["messages"]:
+            await pair.qa.ack(message["delivery_id"])
+        return pair.is_settled()
+
+    await until(is_over, "nobody holds the message any more")
+
+
 CASES: dict[str, tuple[str, str, Callable[[Pair, Ask], Awaitable[None]]]] = {
     "send": ("POST", SEND, _send),
     "long send": ("POST", SEND, _long_send),
@@ -161,6 +195,9 @@ CASES: dict[str, tuple[str, str, Callable[[Pair, Ask], Awaitable[None]]]] = {
     "long poll": ("GET", POLL, _long_poll),
     "parked poll": ("GET", POLL, _parked_poll),
     "ack": ("POST", ACK, _ack),
+    "receive": ("POST", RECEIVE, _receive),
+    "parked receive": ("POST", RECEIVE, _parked_receive),
+    "refused receive": ("POST", RECEIVE, _refused_receive),
 }
 
 
