@@ -112,6 +112,27 @@ async def test_what_an_agent_gives_up_is_no_failure_of_the_link(deployment: Depl
         assert 'multiclaw_sidecar_breaker_entries_total{agent="pm",state="open"} 0.0' in metrics
 
 
+async def test_what_the_adapter_refuses_is_no_failure_of_the_link(deployment: Deployment) -> None:
+    """Fifty messages that are refused for good and fifty questions about what is not there: the breaker stays closed,
+    and the next message arrives."""
+    problem = Problem("contract-violation", "No.", field="/payload")
+    deployment.fake.judge = lambda envelope: problem if envelope["payload"] != "right" else None
+    deployment.fake.before_view = _nothing_there
+    async with deployment.adapter(), deployment.sidecar() as client:
+        await until_health(client, adapter_reachable=True)
+        for number in range(50):
+            assert (await client.send(payload=number))[0] == 422
+            assert (await client.call("GET", "/v1/tasks/t"))[0] == 404
+        assert (await client.send(payload="right"))[0] == 201
+        _, metrics = await client.call("GET", "/metrics")
+        assert 'multiclaw_sidecar_link_failures_total{agent="pm"} 0.0' in metrics
+        assert 'multiclaw_sidecar_breaker_entries_total{agent="pm",state="open"} 0.0' in metrics
+
+
+async def _nothing_there() -> None:
+    raise Problem("not-found", "No such task.")
+
+
 @pytest.mark.parametrize("trouble", ["timeout", "5xx"])
 async def test_timeouts_and_5xx_open_it(deploy: Callable[..., Deployment], trouble: str) -> None:
     """Three views in a row, and not two, though health is well all the while."""
@@ -145,10 +166,19 @@ class _Adapter:
         return self.probes[-1] >= self.back_at
 
 
-def _poller(adapter: _Adapter, folder: Path, on_ready: Callable[[], object], place: float = 0.5) -> HealthPoller:
-    breaker = LinkBreaker(3, Clock(monotonic=asyncio.get_running_loop().time), quiet_us=1)
-    socket = folder / "adapter.sock"
-    return HealthPoller(cast("Link", adapter), breaker, socket, Limits(), place=place, on_ready=on_ready)
+def _breaker() -> LinkBreaker:
+    return LinkBreaker(3, Clock(monotonic=asyncio.get_running_loop().time), quiet_us=1)
+
+
+def _poller(
+    adapter: _Adapter,
+    folder: Path,
+    on_ready: Callable[[], object],
+    place: float = 0.5,
+    breaker: LinkBreaker | None = None,
+) -> HealthPoller:
+    link, socket = cast("Link", adapter), folder / "adapter.sock"
+    return HealthPoller(link, breaker or _breaker(), socket, Limits(), place=place, on_ready=on_ready)
 
 
 def test_after_seven_days_it_recovers_within_one_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,6 +201,42 @@ def test_after_seven_days_it_recovers_within_one_cap(tmp_path: Path, monkeypatch
     assert outage_seconds <= recovered_at <= outage_seconds + cap
     assert max(pauses) <= cap
     assert 0.45 * cap < sum(pauses) / len(pauses) < 0.55 * cap
+
+
+def test_pauses_double_up_to_the_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While each probe fails, and while requests fail after each that succeeds; once requests work and two probes in a
+    row have succeeded, the next trouble begins with a short pause again. Jitter is left out here."""
+    monkeypatch.setattr("backoff.full_jitter", lambda seconds: seconds)
+
+    async def away() -> list[float]:
+        adapter = _Adapter(1_000.0)
+        await _run_for(130, _poller(adapter, tmp_path, lambda: None))
+        return adapter.probes
+
+    async def sick() -> tuple[list[float], list[float]]:
+        adapter, loop, troubles = _Adapter(0.0), asyncio.get_running_loop(), [range(130), range(200, 240)]
+        breaker = _breaker()
+
+        def requests_fail() -> None:
+            for _ in range(3 if any(int(loop.time()) in trouble for trouble in troubles) else 0):
+                breaker.failed(breaker.period)
+
+        await _run_for(240, _poller(adapter, tmp_path, requests_fail, breaker=breaker))
+        first, second = ([at for at in adapter.probes if int(at) in trouble] for trouble in troubles)
+        return first, second
+
+    first, second = run(sick())
+    assert _pauses(run(away()))[2:9] == _pauses(first)[:7] == [1, 2, 4, 8, 16, 30, 30]
+    assert _pauses(second)[:4] == [1, 2, 4, 8]
+
+
+async def _run_for(seconds: float, poller: HealthPoller) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(poller.run(), seconds)
+
+
+def _pauses(probes: list[float]) -> list[float]:
+    return [round(after - before, 2) for before, after in pairwise(probes)]
 
 
 class _SharedWatch:
