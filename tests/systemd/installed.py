@@ -162,6 +162,10 @@ class Traffic:
         """The first send from `first` on that reached the adapter; others went to the outbox meanwhile."""
         return next((n for n in range(first, len(self.receipts)) if self.receipts[n].status == "accepted"), None)
 
+    def has_received_since(self, first: int) -> bool:
+        """Whether a send from `first` on has reached its receiver."""
+        return any(int(text) >= first for text in reversed(self.received))
+
     def finish(self) -> None:
         """Send no more, and wait until what was sent is received."""
         self._sending.set()
