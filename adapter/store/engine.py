@@ -318,6 +318,7 @@ class Store:
 
     def _fail(self, error: Exception) -> None:
         self._exchange = None
+        self.log.closed()
         self.mending.begin(error)
         self.on_fault()
 

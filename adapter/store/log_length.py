@@ -31,11 +31,11 @@ class LogLength:
         self._writer = writer
 
     def closed(self) -> None:
-        """There is none."""
+        """None does, or it has failed."""
         self._writer = None
 
     async def look(self) -> None:
-        """Find out; a store that does not answer tells of itself."""
+        """Find out; a store that fails tells of itself, and nothing is moved in its files."""
         edge = STUCK_BYTES_ENDS if self.is_stuck else STUCK_BYTES_MAX
         writer, stuck = self._writer, 0
         if writer is not None and self.bytes >= edge:

@@ -158,9 +158,10 @@ class Store:
             self._look_us = now_us + _LOG_LOOK_US
 
     async def look_at_log(self) -> None:
-        """Find out how much of a long log is stuck, unless that was done a moment ago."""
+        """Find out how much of a long log is stuck, unless that was done a moment ago. Nothing is moved in the files of
+        a store that fails."""
         now_us = self._clock.steady_us()
-        if now_us >= self._look_us:
+        if now_us >= self._look_us and self.fault is None:
             self._look_us = now_us + _LOG_LOOK_US
             self.stuck_bytes = await self._stuck_bytes() if self._is_log_long() else 0
 

@@ -17,7 +17,7 @@ from adapter.store import engine, log_length, snapshot
 from adapter.store.engine import Store
 from shared import link as paths
 from shared.clock import Clock
-from shared.database import Tuning, log_bytes, stuck_bytes, write_backup
+from shared.database import Damage, Tuning, log_bytes, stuck_bytes, write_backup
 from shared.database.library import LIBRARY
 from shared.names import GOVERNOR
 from shared.problems import Problem
@@ -100,6 +100,18 @@ async def test_a_reader_that_stays_is_told_and_so_is_its_end(
         await until(lambda: _is_short(link), "the log is emptied")
         await until(lambda: _told_twice(governor), "its end is told")
         assert await _reasons(governor) == [log_watch._STUCK, log_watch._OVER]
+
+
+async def test_the_files_of_a_damaged_store_are_left_alone(small: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the moment that there is proof, no look moves anything from the log into the file."""
+    looks: list[Path] = []
+    monkeypatch.setattr(log_length, "STUCK_BYTES_MAX", 1)
+    monkeypatch.setattr(log_length, "stuck_bytes", lambda _, path: looks.append(path) or 0)
+    await small.log.look()
+    assert len(looks) == 1
+    small.integrity.on_damage(Damage("a wrong page"))
+    await small.log.look()
+    assert len(looks) == 1
 
 
 async def _warned(link: Link) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import aiosqlite.core
 import pytest
 
+from shared.database import Damage
 from shared.problems import Problem
 from shared.service_manager import Standing
 from sidecar.store.processed import (
@@ -31,6 +32,24 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 def _processed(key: MessageKey, result: bytes | None = None) -> Processed:
     return Processed(key, f"d-{key.idempotency_key}", result)
+
+
+async def test_the_files_of_a_damaged_store_are_left_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log is looked at while it is well; once a page was wrong, nothing is moved from it into the file."""
+    looks: list[Path] = []
+    monkeypatch.setattr("sidecar.store.store.STUCK_BYTES_MAX", 1)
+    monkeypatch.setattr("sidecar.store.store._LOG_LOOK_US", 0)
+    monkeypatch.setattr("sidecar.store.store.stuck_bytes", lambda _, path: looks.append(path) or 0)
+    await store.look_at_log()
+    assert len(looks) == 1
+
+    def find_damage(_: object) -> None:
+        raise Damage("a wrong page")
+
+    with pytest.raises(Problem, match="damaged"):
+        await store.read(find_damage)
+    await store.look_at_log()
+    assert len(looks) == 1
 
 
 async def test_the_first_result_stays(store: Store) -> None:
