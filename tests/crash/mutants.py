@@ -13,6 +13,7 @@ from adapter.core.handing import Handing
 from shared.database import transaction
 from shared.database.library import LIBRARY
 from shared.database.log_mark import LogMark
+from shared.limits import BATCH_MESSAGES_MAX
 from sidecar.acknowledger import Acknowledger
 from sidecar.recovery import Recovery
 
@@ -74,7 +75,7 @@ def _pop_before_ack() -> contextlib.AbstractContextManager[Any]:
 
 def _outbox_emptied_first() -> contextlib.AbstractContextManager[Any]:
     async def drain(self: Recovery) -> bool:
-        async with self._outbox.taken(self._together) as entries:
+        async with self._outbox.taken(BATCH_MESSAGES_MAX) as entries:
             await self._outbox.settle(entries, [])
             await self._submitter.submit([entry.draft for entry in entries])
         return True
