@@ -34,6 +34,14 @@ def test_every_file_keeps_the_rule(rule: rules.Rule) -> None:
     assert found == []
 
 
+def test_decisions_are_numbered_apart() -> None:
+    """Each has a number of its own, in its name and in its heading: documents name it by that alone."""
+    records = sorted((ROOT / "docs/adr").glob("*.md"))
+    headings = [path.read_text(encoding="utf-8").partition(". ")[0] for path in records]
+    assert headings == [f"# {int(path.name[:4])}" for path in records]
+    assert headings == [f"# {number}" for number in range(1, len(records) + 1)]
+
+
 @pytest.mark.parametrize("rule", rules.IN_TESTS)
 def test_every_test_keeps_the_rule(rule: rules.Rule) -> None:
     """Every test states its property and can fail."""
