@@ -1,6 +1,7 @@
 """Group commit: who shares a transaction with whom, and whose failure is whose."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -38,6 +39,23 @@ async def store() -> Store:
     return made
 
 
+@pytest.fixture
+async def slow_store(store: Store) -> Store:
+    """A store whose commit takes some milliseconds."""
+    quick = store.apply
+
+    async def apply(commands: list[int]) -> list[Any]:
+        store.entered.set()
+        loop = asyncio.get_running_loop()
+        synced = loop.create_future()
+        loop.call_later(0.003, synced.set_result, None)
+        await synced
+        return await quick(commands)
+
+    store.apply = apply
+    return store
+
+
 async def test_commands_of_one_loop_turn_share_a_commit(store: Store) -> None:
     """What the tasks of one turn of the loop submit is one group; each gets its own outcome."""
     commits = GroupCommit(store.apply)
@@ -64,6 +82,60 @@ async def test_what_comes_during_a_commit_is_the_next_group(store: Store) -> Non
     store.gate.set()
     assert await asyncio.gather(first, *later) == [10, 20, 30, 40]
     assert store.groups == [[1], [2, 3, 4]]
+
+
+async def _again_and_again(commits: GroupCommit[int, int], number: int, times: int) -> None:
+    """A sender that needs a few turns of the loop between an answer and its next command."""
+    for _ in range(times):
+        await commits.submit(number)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+async def test_those_who_send_again_and_again_come_together(slow_store: Store) -> None:
+    """Two that began out of step share their commits soon: the next group waits for the one who was just answered."""
+    commits = GroupCommit(slow_store.apply)
+    first = asyncio.ensure_future(_again_and_again(commits, 1, 20))
+    await slow_store.entered.wait()
+    await asyncio.gather(first, _again_and_again(commits, 2, 20))
+    assert slow_store.groups[0] == [1]
+    assert [len(group) for group in slow_store.groups].count(2) >= 18
+
+
+async def test_a_lone_sender_is_not_held_up(slow_store: Store) -> None:
+    """Nobody else was under way: its next command is in a commit within two turns of the loop."""
+    commits = GroupCommit(slow_store.apply)
+    for _ in range(3):
+        await commits.submit(1)
+        slow_store.entered.clear()
+        again = commits.submit(1)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert slow_store.entered.is_set()
+        await again
+
+
+async def test_those_who_do_not_come_back_are_soon_expected_no_more(
+    slow_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a sender that goes on, others send once each: waits in vain become rarer, up to one in 65 commits."""
+    commits, waits = GroupCommit(slow_store.apply), 0
+    gather = commits._gather
+
+    async def counting(expected: int, seconds: float) -> None:
+        nonlocal waits
+        began = time.monotonic()
+        await gather(expected, seconds)
+        waits += time.monotonic() - began > 0.001
+
+    monkeypatch.setattr(commits, "_gather", counting)
+    for _ in range(63):
+        slow_store.entered.clear()
+        mine = commits.submit(1)
+        await slow_store.entered.wait()
+        other = commits.submit(2)
+        await asyncio.gather(mine, other)
+    assert 0 < waits <= 7
 
 
 async def test_a_refused_command_fails_alone(store: Store) -> None:
