@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from multiclaw.client.acks import AckQueue
+from multiclaw.client.acks import Ack, AckQueue, ack_body
 from multiclaw.client.encoding import encode
-from multiclaw.client.errors import SidecarError, StaleLease
+from multiclaw.client.errors import Refused, SidecarError, StaleLease
 from multiclaw.client.gaps import Gap, GapLog
 from multiclaw.client.leases import LeaseKeeper
 from multiclaw.client.messages import Message, NackMode
@@ -20,10 +20,15 @@ from multiclaw.client.transport import ONCE, Transport
 _log = logging.getLogger(__name__)
 
 MESSAGES_PATH: Final = "/v1/messages"
+_RECEIVE_PATH: Final = "/v1/messages/receive"
 _NACK_PATH: Final = "/v1/messages/nack"
 _EXTEND_PATH: Final = "/v1/messages/extend"
 _REASON_CHARS_MAX: Final = 1_000
 """What the API takes as a reason."""
+_CARRYING_SECONDS_MAX: Final = 5.0
+"""How long a poll that carries acks waits: they have no answer before it has, and where that is lost they must be told
+again while their leases last, which were extended within the last third."""
+_NO_SUCH_PATH: Final = frozenset({404, 405})
 
 
 class Deliveries:
@@ -34,6 +39,8 @@ class Deliveries:
         self.send = send
         self._gaps = gaps
         self._acks = AckQueue(transport)
+        self.carries = True
+        """Whether polls may carry acks; a sidecar of an earlier version does not know how."""
         self._streams: dict[int, tuple[deque[Message], LeaseKeeper]] = {}
 
     async def close(self) -> None:
@@ -44,8 +51,7 @@ class Deliveries:
 
     async def poll(self, wait: float, count: int) -> list[Message]:
         """One poll, one attempt."""
-        target = f"{MESSAGES_PATH}?{urlencode({'wait': f'{wait:f}', 'max': count})}"
-        answer = await self._transport.once("GET", target, patience=wait)
+        answer = await self._ask(wait, count)
         messages = [Message(delivery, self) for delivery in answer["messages"]]
         for gap in answer.get("gaps", ()):
             await self._gaps.note(Gap(gap["channel"], gap["from"], gap["to"], gap.get("reason")))
@@ -58,8 +64,9 @@ class Deliveries:
         failures = 0
         while True:
             begun = clock()
+            seconds = min(wait, _CARRYING_SECONDS_MAX) if self._acks.has_boarded else wait
             try:
-                messages = await self.poll(wait, count)
+                messages = await self.poll(seconds, count)
             except SidecarError as error:
                 if not _may_pass(error):
                     raise
@@ -70,9 +77,33 @@ class Deliveries:
             if messages:
                 return messages
             # An empty answer before its time, as from a sidecar that shuts down, must not become a busy loop.
-            failures = 0 if clock() - begun >= wait > 0 else failures + 1
+            failures = 0 if clock() - begun >= seconds > 0 else failures + 1
             if failures:
                 await asyncio.sleep(pauses.delay(failures, self._transport.chance()))
+
+    async def _ask(self, wait: float, count: int) -> Any:
+        """The answer to one poll, with the acks that wait for one; where those are refused, to a poll without."""
+        acks = self._acks.depart()
+        if acks:
+            try:
+                return await self._ask_carrying(acks, wait, count)
+            except Refused as refusal:
+                self.carries = self.carries and refusal.status not in _NO_SUCH_PATH
+        target = f"{MESSAGES_PATH}?{urlencode({'wait': f'{wait:f}', 'max': count})}"
+        return await self._transport.once("GET", target, patience=wait)
+
+    async def _ask_carrying(self, acks: Sequence[Ack], wait: float, count: int) -> Any:
+        body = b'{"wait":' + encode(wait) + b',"max":' + encode(count) + b',"acks":' + ack_body(acks) + b"}"
+        outcome = None
+        try:
+            answer = await self._transport.once("POST", _RECEIVE_PATH, body, patience=wait)
+            outcome = answer.get("acks")
+            return answer
+        except SidecarError as error:
+            outcome = error.document.get("acks")
+            raise
+        finally:
+            self._acks.arrived(acks, outcome)
 
     async def stream(self, wait: float, count: int) -> AsyncGenerator[Message, None]:
         """Messages one after the other. Those of a batch that were not yielded keep their leases until they are,
@@ -101,6 +132,14 @@ class Deliveries:
     async def ack(self, delivery_id: str, result: Any) -> None:
         """It is processed."""
         await self._acks.ack(delivery_id, result)
+
+    async def ack_by_poll(self, delivery_id: str, result: Any) -> None:
+        """It is processed, which the poll that follows at once is to tell, or `ack_by_itself` where none does."""
+        await self._acks.board(delivery_id, result)
+
+    def ack_by_itself(self) -> None:
+        """No poll follows."""
+        self._acks.ask_for_boarded()
 
     async def nack(
         self, delivery_id: str, mode: NackMode, reason: str | None, retry: RetryPolicy | None = None

@@ -1,6 +1,6 @@
 """The handler form: poll, hand each message to its handler in order, tell the sidecar how it went.
 
-    returned        ack, with the returned value as the result where it is JSON
+    returned        ack, with the returned value as the result where it is JSON; by the next poll, where that follows
     raised Refuse   nack `refuse`: a dead letter at once
     raised else     nack `fail`: it comes again, and what waits behind it in its order is given back
     cancelled       nack `release`: it comes again, at no cost
@@ -10,6 +10,7 @@ What may run is decided in `lanes.py`; this file does it.
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -37,6 +38,8 @@ class Dispatcher:
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix=f"multiclaw-{agent}")
         self._calls: set[asyncio.Task[Any]] = set()
         self._running: dict[asyncio.Task[None], Message] = {}
+        self._telling: set[asyncio.Task[None]] = set()
+        self._ending = False
         self._poll: asyncio.Task[list[Message]] | None = None
 
     async def run(self, stop: asyncio.Event, wait: float, count: int) -> None:
@@ -91,18 +94,19 @@ class Dispatcher:
             task.result()
 
     async def _wind_down(self) -> None:
-        """End the poll, give back what waits, and wait for what runs."""
-        waiting = self._lanes.drain()
+        """End the poll, give back what waits, and wait for what runs, and for what is told."""
+        waiting, self._ending = self._lanes.drain(), True
         if self._poll is not None:
             self._poll.cancel()
             await asyncio.wait({self._poll})
             if not self._poll.cancelled() and self._poll.exception() is None:
                 waiting += self._poll.result()
+        self._deliveries.ack_by_itself()
         await self._give_back(waiting)
         try:
             await self._all_ended()
         except asyncio.CancelledError:
-            for task in (*self._calls, *self._running):
+            for task in (*self._calls, *self._running, *self._telling):
                 task.cancel()
             await self._all_ended()
             raise
@@ -110,8 +114,8 @@ class Dispatcher:
             self._reap(task)
 
     async def _all_ended(self) -> None:
-        if self._running:
-            await asyncio.wait(self._running)
+        if ending := {*self._running, *self._telling}:
+            await asyncio.wait(ending)
 
     async def _handle(self, message: Message) -> None:
         """Call the handler and tell how it went. Returns when the lane may move on."""
@@ -150,15 +154,31 @@ class Dispatcher:
     async def _ack(self, message: Message, result: Any) -> None:
         if await self._settled_by_handler(message):
             return
+        if self._is_followed_by_poll(message):
+            telling = asyncio.create_task(self._tell(message, result, by_poll=True))
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+            await asyncio.sleep(0)  # it has begun when the poll does
+        else:
+            await self._tell(message, result)
+
+    def _is_followed_by_poll(self, message: Message) -> bool:
+        """Whether the next thing that happens, once this message is done with, is a poll."""
+        polls_next = self._poll is None and not self._ending and self._lanes.is_last(message.order_key)
+        return polls_next and self._deliveries.carries
+
+    async def _tell(self, message: Message, result: Any, *, by_poll: bool = False) -> None:
+        """That it is processed. Where that fails nothing of its order may follow in this process."""
         try:
-            await self._ack_with(message, result)
+            await self._ack_with(message, result, message.ack_by_poll if by_poll else message.ack)
         except MulticlawError as error:
             _log.warning("%r was processed, but that could not be told: %s", message, error)
-            await self._abandon(message)
+            if not by_poll:
+                await self._abandon(message)
 
-    async def _ack_with(self, message: Message, result: Any) -> None:
+    async def _ack_with(self, message: Message, result: Any, ack: Callable[[Any], Awaitable[None]]) -> None:
         try:
-            await message.ack(result)
+            await ack(result)
         except StaleLease:
             raise
         except (InvalidMessage, Refused) as error:

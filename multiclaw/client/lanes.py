@@ -38,6 +38,10 @@ class Lanes(Generic[T]):
         """Whether a worker is idle and nothing here could use it."""
         return len(self._running) < self._concurrency and not self._startable
 
+    def is_last(self, key: Hashable) -> bool:
+        """Whether nothing here could start, also once the running message of this key is settled."""
+        return not self._startable and not self._lanes[key]
+
     def add(self, messages: Iterable[T]) -> None:
         """Put messages at the end of their lanes."""
         for message in messages:

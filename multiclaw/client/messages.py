@@ -125,6 +125,9 @@ class Holder(Protocol):
     async def ack(self, delivery_id: str, result: Any) -> None:
         """Tell that it is processed."""
 
+    async def ack_by_poll(self, delivery_id: str, result: Any) -> None:
+        """Have the next poll tell that it is processed."""
+
     async def nack(self, delivery_id: str, mode: NackMode, reason: str | None) -> None:
         """Tell that it is not."""
 
@@ -158,6 +161,11 @@ class Message(StoredMessage):
     async def ack(self, result: Any = None) -> None:
         """It is processed, with this result (any JSON, at most 16 KiB). Again is harmless."""
         await self._holder.ack(self.delivery_id, result)
+        self.settled = "ack"
+
+    async def ack_by_poll(self, result: Any = None) -> None:
+        """As `ack`, by the poll that follows at once: for who makes that poll."""
+        await self._holder.ack_by_poll(self.delivery_id, result)
         self.settled = "ack"
 
     async def nack(self, mode: NackMode = "fail", reason: str | None = None) -> None:

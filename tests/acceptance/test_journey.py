@@ -25,6 +25,7 @@ _AGENTS_API = {
     ("POST", "/v1/messages/batch"),
     ("GET", "/v1/messages"),
     ("POST", "/v1/messages/ack"),
+    ("POST", "/v1/messages/receive"),
     ("POST", "/v1/messages/nack"),
     ("POST", "/v1/messages/extend"),
     ("GET", "/v1/channels/{channel}/messages"),
@@ -252,6 +253,22 @@ async def test_an_emergency_says_where_it_was_written(short_folder: Path) -> Non
         assert written.exists() == (answer.document == {"recorded": "file"})
         assert not written.exists() or "nobody answers" in written.read_text()
         await deployment.start_adapter()
+
+
+async def test_one_request_acknowledges_and_takes_the_next(short_folder: Path) -> None:
+    """The second of two messages of one order comes with the answer to the ack of the first, and none after it."""
+    async with two_agents(short_folder) as (_, pm, qa):
+        sequences = [(await pm.send("@qa")).document["channel_sequence_id"] for _ in range(2)]
+        (held,) = await qa.take(1)
+        for sequence in (*sequences[1:], None):
+            answer = await qa.receive(held["delivery_id"])
+            assert answer.status == 200
+            assert answer.document["acks"]["answer"] == {"acked": [held["delivery_id"]], "deferred": []}
+            handed = answer.document["messages"]
+            assert [message["envelope"]["channel_sequence_id"] for message in handed] == (
+                [sequence] if sequence else []
+            )
+            held = handed[0] if handed else held
 
 
 async def test_metrics_and_health_follow_what_happens(short_folder: Path) -> None:

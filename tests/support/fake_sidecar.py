@@ -205,6 +205,8 @@ class FakeSidecar:
             return web.json_response(problem.document, status=problem.status)
 
     async def _act(self, call: Received) -> tuple[int, Any]:
+        if call.path == "/v1/messages/receive":
+            return 200, await self._receive(call.json)
         if call.method == "POST":
             posts = {
                 "/v1/messages": self._send,
@@ -302,6 +304,15 @@ class FakeSidecar:
         if stale:
             raise FoundProblem(409, "stale-lease", stale=stale, acked=acked)
         return 200, {"acked": acked, "deferred": []}
+
+    async def _receive(self, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            code, answer = self._ack(body["acks"])
+        except FoundProblem as problem:
+            acks = {"code": problem.status, "problem": problem.document}
+            return await self._poll(0, body["max"]) | {"acks": acks}
+        self._tell()
+        return await self._poll(body["wait"], body["max"]) | {"acks": {"code": code, "answer": answer}}
 
     def _nack(self, body: dict[str, Any]) -> tuple[int, Any]:
         held = self._find(body["delivery_id"])

@@ -110,7 +110,8 @@ async def test_a_result_that_cannot_be_kept_does_not_cost_the_ack(agent, sidecar
     sidecar.queue(envelope(1), envelope(2))
     async with running(agent):
         await sidecar.until(lambda: len(sidecar.acked) == 2)
-        sidecar.fail("/v1/messages/ack", Fails(413, "message-too-large", retryable=False))
+        for path in ("/v1/messages/receive", "/v1/messages/ack"):
+            sidecar.fail(path, Fails(413, "message-too-large", retryable=False))
         sidecar.queue(envelope(3))
         await sidecar.until(lambda: len(sidecar.acked) == 3)
     assert sidecar.acked[0] == (1, None)
