@@ -12,7 +12,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="adapter", description="The adapter of one deployment.")
     parser.add_argument("--config", type=Path, required=True, help="path of multiclaw.toml")
     arguments = parser.parse_args()
-    with lean_imports():
+    with lean_imports(collect=False):  # nobody is served until it has started
         from adapter.app import adapter  # noqa: PLC0415 - the block is what makes them lean
         from shared.config import load  # noqa: PLC0415
         from shared.lifecycle import run  # noqa: PLC0415
