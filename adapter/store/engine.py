@@ -42,6 +42,7 @@ from shared.config import ConfigurationFault, Membership
 from shared.database import (
     BUSY_STORE,
     SQLITE_VERDICT,
+    Damage,
     Database,
     SqliteError,
     ThreadEnded,
@@ -225,7 +226,7 @@ class Store:
             raise self._unavailable()
         try:
             return await self._reader.run(lambda connection: on_snapshot(connection, names, unit))
-        except (SqliteError, ThreadEnded) as error:
+        except (SqliteError, Damage, ThreadEnded) as error:
             _log.exception("read-failed")
             if (is_damage(error) or isinstance(error, ThreadEnded)) and self.fault is None:
                 self._fail(error)

@@ -48,7 +48,7 @@ def check_pages(path: Path, progress: Progress) -> Findings:
             return findings
         for first in range(1, findings.pages + 1, SLICE_PAGES):
             wrong = pages.wrong_pages(first, SLICE_PAGES)
-            findings.faults += [f"page {number} has a wrong checksum" for number in wrong]
+            findings.faults += [f"page {number} is wrong" for number in wrong]
             progress("pages", min(first - 1 + SLICE_PAGES, findings.pages), findings.pages)
             if len(findings.faults) >= _FAULTS_MAX:
                 break

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from adapter.core.delivery import State
+from adapter.store.envelopes import stored_envelope
 from adapter.store.names import Names
 from adapter.store.queries import SQL
 from shared.limits import INTEGER_MAX
@@ -35,7 +36,7 @@ def read_inbox(connection: sqlite3.Connection, names: Names, after: int, limit: 
         size += len(envelope)
         if page and size > _PAGE_BYTES_MAX:
             break
-        page.append(Letter(position, sequence, State(state), bytes(envelope)))
+        page.append(Letter(position, sequence, State(state), stored_envelope(envelope)))
     return page
 
 
@@ -49,7 +50,7 @@ def find_letters(connection: sqlite3.Connection, names: Names, sequences: list[i
 def read_newer(connection: sqlite3.Connection, names: Names, after: int, limit: int) -> list[tuple[int, bytes]]:
     """(sequence, envelope) of the next messages behind a sequence, whoever has read them."""
     given = (names.channel_ids[_CHANNEL], after + 1, INTEGER_MAX, limit)
-    return [(sequence, bytes(envelope)) for sequence, envelope in connection.execute(SQL["range"], given)]
+    return [(sequence, stored_envelope(envelope)) for sequence, envelope in connection.execute(SQL["range"], given)]
 
 
 def read_start(connection: sqlite3.Connection, names: Names) -> int:

@@ -123,7 +123,7 @@ class Integrity:
                 return None  # the store was closed meanwhile
             if wrong:
                 named = ", ".join(map(str, wrong))
-                self.on_damage(Damage(f"the background check has found a wrong checksum in pages {named}"))
+                self.on_damage(Damage(f"the background check has found that these pages are wrong: {named}"))
                 return None
             position = advance(position, count, now_us)
             self._witness = Witness(self._witness.last_message_id, position)

@@ -7,6 +7,7 @@ from typing import Final
 import orjson
 
 from adapter.core.dead_letters import DeadLetter, Filter, history_document, read_history
+from adapter.store.envelopes import stored_envelope
 from adapter.store.names import Names
 from adapter.store.queries import SQL
 from adapter.store.rows import Row
@@ -87,7 +88,7 @@ def read_letter(
     """The record of a recipient's delivery of a message, open or closed, and the envelope as it is stored."""
     place = names.channel_ids.get(channel), sequence, names.agent_ids.get(recipient)
     row = connection.execute(SQL["dead_letter_at"], place).fetchone()
-    return None if row is None else (_buried(row, names), bytes(row[-1]))
+    return None if row is None else (_buried(row, names), stored_envelope(row[-1]))
 
 
 def _buried(row: Row, names: Names) -> Buried:

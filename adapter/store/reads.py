@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapter.core.tasks import Step
+from adapter.store.envelopes import read_stored, stored_envelope
 from adapter.store.jump import read_losses
 from adapter.store.names import Names
 from adapter.store.queries import SQL
 from shared.lost_ranges import Missing, explain
 from shared.problems import Problem
-from shared.strict_json import decode_object
 from shared.times import iso
 
 RANGE_MESSAGES_MAX: Final = 100
@@ -49,7 +49,7 @@ def read_range(connection: sqlite3.Connection, names: Names, channel: str, first
     if not rows or first < (_first_retained(connection, channel_id, 1) or 0):
         retained_from = _first_retained(connection, channel_id, first)
         raise _gone(channel, explain(first, min(final, last), losses.of(channel)), retained_from, last)
-    page = _page([(sequence, bytes(envelope)) for sequence, envelope in rows], first, min(final, last), last)
+    page = _page([(sequence, stored_envelope(envelope)) for sequence, envelope in rows], first, min(final, last), last)
     page.holes[:] = [part for hole in page.holes for part in explain(*hole[:2], losses.of(channel))]
     return page
 
@@ -103,7 +103,7 @@ def read_steps(
 
 def _step(row: tuple[Any, ...], names: Names, intents: dict[str, str]) -> Step:
     _, channel_id, sequence, accepted_at_us, sender_id, task_id, parent_task_id, envelope = row
-    kind = decode_object(bytes(envelope))["type"]
+    kind = read_stored(envelope)["type"]
     return Step(
         task_id,
         parent_task_id,

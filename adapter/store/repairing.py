@@ -21,6 +21,7 @@ from adapter.store.salvage import Salvage, Step, copy_files
 from adapter.store.witness import read_witness
 from shared.database import Damage
 from shared.database.mending import mend_pages
+from shared.database.zero_pages import spoil_zero_pages
 from shared.times import MICROSECONDS
 
 _WHY: Final = "repair"
@@ -77,6 +78,7 @@ def prepare_repair(
     try:
         copy = copy_files(store, work, step)
         mended = mend_pages(copy)
+        spoil_zero_pages(copy)  # so that nothing is taken for right that is gone
         with contextlib.closing(Salvage(copy, step)) as salvage:
             known = Known(read_witness(store).last_message_id, read_reserved(store), channels)
             rebuilt = rebuild(salvage, backup, work / "new.db", known, now_us, step)

@@ -6,10 +6,11 @@ from typing import Any
 
 from adapter.core.appointment import CANCELLED_KEPT_MAX, Appointment, AppointmentState
 from adapter.core.commands import ScheduledSend, Send
+from adapter.store.envelopes import read_stored
 from adapter.store.names import Names
 from adapter.store.queries import SQL
 from adapter.store.rows import Row
-from shared.strict_json import decode_object, encode
+from shared.strict_json import encode
 
 Position = tuple[int, int]
 """Time and number of the last one of a page."""
@@ -55,7 +56,7 @@ def read_scheduled(row: Row, names: Names) -> ScheduledSend:
     """What `scheduled_row` made."""
     appointment = read_appointment(row[:5], names)
     channel_id, accepted_at_us, reason, detail, digest, order_key, critical, rate_class, forever, expires = row[5:15]
-    envelope: dict[str, Any] = decode_object(bytes(row[15]))
+    envelope: dict[str, Any] = read_stored(row[15])
     send = Send(
         envelope=envelope,
         sender=appointment.sender,

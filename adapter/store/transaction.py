@@ -12,6 +12,7 @@ from adapter.core.membership import TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
 from adapter.core.tallies import Tally
+from adapter.store.envelopes import stored_envelope
 from adapter.store.jump import read_losses
 from adapter.store.letters import letter_row, read_dead_letter
 from adapter.store.names import Names
@@ -73,7 +74,7 @@ class SqliteTransaction:
         if fresh is not None:
             return self._bodies[fresh]
         row = self._connection.execute(SQL["envelope_at"], (self.names.channel_ids[channel], sequence)).fetchone()
-        return None if row is None else bytes(row[0])
+        return None if row is None else stored_envelope(row[0])
 
     def find_message(self, channel: str, sequence: int) -> int | None:
         """See `StoreTransaction`."""
@@ -85,7 +86,7 @@ class SqliteTransaction:
         """See `StoreTransaction`. A delivery without its message is a corrupt store."""
         found = {each: self._bodies[each] for each in message_ids if each in self._bodies}
         missing = [(each,) for each in message_ids if each not in found]
-        found.update((each, bytes(body)) for each, body in read_rows(self._connection, "envelopes", missing))
+        found.update((each, stored_envelope(body)) for each, body in read_rows(self._connection, "envelopes", missing))
         if len(found) < len(message_ids):
             raise sqlite3.DatabaseError(f"of messages {message_ids}, which have deliveries, some have no row")
         return found

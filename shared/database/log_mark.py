@@ -23,10 +23,11 @@ CAN_MARK: Final = LIBRARY.sqlite_version_info >= (3, 51, 0)
 _MARK: Final = struct.Struct(">8sII")  # salts, frames, CRC-32 of both
 _NOT_OPEN: Final = bytes(_MARK.size)
 _HEADER: Final = struct.Struct(">4s12s8sII")  # magic, format to sequence number, salts, checksum
+LOG_HEADER_BYTES: Final = _HEADER.size
 _PAGE_BYTES_AT: Final = 8
 _SALTS_AT: Final = 16
 _SALTS_BYTES: Final = 8
-_FRAME_HEADER_BYTES: Final = 24
+FRAME_HEADER_BYTES: Final = 24
 _FRAME_SALTS: Final = slice(8, 16)
 _MAGIC: Final = {b"\x37\x7f\x06\x82": "<", b"\x37\x7f\x06\x83": ">"}  # each with the order of the checksum's words
 
@@ -70,8 +71,8 @@ def log_bytes(log: BinaryIO) -> int:
         return 0
     (page_bytes,) = struct.unpack_from(">I", header, _PAGE_BYTES_AT)
     at = _HEADER.size
-    while log.read(_FRAME_HEADER_BYTES)[_FRAME_SALTS] == salts:
-        at = log.seek(at + _FRAME_HEADER_BYTES + page_bytes)
+    while log.read(FRAME_HEADER_BYTES)[_FRAME_SALTS] == salts:
+        at = log.seek(at + FRAME_HEADER_BYTES + page_bytes)
     return at
 
 

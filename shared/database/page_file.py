@@ -1,4 +1,7 @@
-"""The pages of a store as they stand in its file, each verified by its checksum, beside whoever has it open."""
+"""The pages of a store as they stand in its file, each verified by its checksum, beside whoever has it open.
+
+A page of zeros has the checksum of zeros; it is wrong where the map of pages says that it is used (`zero_pages.py`).
+"""
 
 import os
 import threading
@@ -9,6 +12,7 @@ from typing import Final
 from shared.database.checksums import APPLICATION_ID, RESERVED_BYTES, library_checksums
 from shared.database.header import HEADER_BYTES, StoreHeader, parse_header
 from shared.database.library import LIBRARY
+from shared.database.zero_pages import is_lost
 
 _PAGE_SIZES: Final = frozenset(1 << exponent for exponent in range(9, 17))  # https://sqlite.org/fileformat2.html, 1.3.2
 _PAGE_BYTES_DEFAULT: Final = 8192
@@ -46,6 +50,8 @@ class PageFile:
         if header is None or header.reserved_bytes != RESERVED_BYTES:
             self.checksums = "off: the store was made without them"
         self._page_bytes = header.page_bytes if header and self.fault is None else _PAGE_BYTES_DEFAULT
+        self._log = path.with_name(path.name + "-wal")
+        self._has_map = header is not None and header.shrinks
         self._memory = LIBRARY.connect(":memory:", check_same_thread=False)
 
     @property
@@ -54,7 +60,7 @@ class PageFile:
         return os.fstat(self._descriptor).st_size // self._page_bytes
 
     def wrong_pages(self, first: int, count: int) -> list[int]:
-        """Numbers of those whose checksum is wrong, of `count` from `first` on. Raises `OSError`; blocks."""
+        """Numbers of those that are wrong, of `count` from `first` on. Raises `OSError`; blocks."""
         with self._lock:
             if self._descriptor < 0:
                 return []
@@ -68,12 +74,18 @@ class PageFile:
     def _verify(self, numbers: "range | list[int]") -> list[int]:
         wrong = []
         for number in numbers:
-            page = os.pread(self._descriptor, self._page_bytes, (number - 1) * self._page_bytes)
+            page = self._read(number)
             if len(page) < self._page_bytes:
                 break
-            if self._memory.execute("SELECT verify_checksum(?)", (page,)).fetchone()[0] == 0:
+            if not any(page):
+                if self._has_map and is_lost(number, self._page_bytes, self._read, self._log):
+                    wrong.append(number)
+            elif self._memory.execute("SELECT verify_checksum(?)", (page,)).fetchone()[0] == 0:
                 wrong.append(number)
         return wrong
+
+    def _read(self, number: int) -> bytes:
+        return os.pread(self._descriptor, self._page_bytes, (number - 1) * self._page_bytes)
 
     def close(self) -> None:
         """Let the file go, after a slice that is being read."""

@@ -104,7 +104,8 @@ def test_a_page_is_bounded_by_count_and_by_bytes(engine):
     """A hundred messages, or four megabytes, and at least one."""
     fill(engine, *(send() for _ in range(101)))
     assert numbers(page(engine, 1, 1_000)) == (100, 101, 101)
-    engine.connection.execute("UPDATE messages SET envelope = zeroblob(3000000) WHERE sequence <= 3")
+    large = b"{" + bytes(3_000_000) + b"}"
+    engine.connection.execute("UPDATE messages SET envelope = ? WHERE sequence <= 3", (large,))
     assert numbers(page(engine, 1, 10)) == (1, 101, 2)
     assert numbers(page(engine, 1, 1)) == (1, 101, None)
 
