@@ -129,14 +129,14 @@ class _Sidecar:
             self._link, submitter, self._outbox, self._deferred, self._breaker, counters, self._sender.drained
         )
         acknowledger = Acknowledger(self._link, store, self._seen, self._deferred, clock, counters)
-        self._receiver = Receiver(self._link, store, self._seen, acknowledger, counters)
+        self._receiver = Receiver(self._link, self._breaker, store, self._seen, acknowledger, counters)
         self._poller = HealthPoller(
             self._link,
             self._breaker,
             config.adapter_socket,
             limits,
             place=(list(config.agents).index(agent) + 0.5) / len(config.agents),
-            on_ready=self._recovery.start,
+            on_ready=self._adapter_is_ready,
             changed=changes.tell,
         )
         self._journal = journal = Journal("multiclaw-sidecar", config.sidecar_state(agent), clock)
@@ -176,6 +176,10 @@ class _Sidecar:
                 task.cancel()
             await asyncio.wait(lasting)
             await self._end()
+
+    def _adapter_is_ready(self) -> None:
+        self._recovery.start()
+        self._receiver.adapter_is_ready()
 
     def stop(self) -> None:
         """Before the surface closes: open polls are answered, open sends get a moment and are queued after it."""

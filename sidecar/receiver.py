@@ -1,15 +1,17 @@
 """Receiving: what reaches the agent, once, and what comes back when it does not.
 
-A poll goes upstream for as long as the agent waits. A message the agent has processed before is acknowledged from
-memory. If the agent goes away, its poll upstream is closed, so that the adapter hands nothing to a ghost; what had
-arrived by then is released. A poll may carry acks: a trip and a sync less than with a request of their own.
+A poll goes upstream for as long as the agent waits. When the adapter has gone away it waits here for as long as a
+restart may take, and goes upstream when the probe has found the adapter again: an agent that waits does not notice a
+restart. A message the agent has processed before is acknowledged from memory. If the agent goes away, its poll upstream
+is closed, so that the adapter hands nothing to a ghost; what had arrived by then is released. A poll may carry acks: a
+trip and a sync less than with a request of their own.
 """
 
 import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -17,7 +19,9 @@ from shared.api import AckRequest
 from shared.link import POLL_PATH
 from shared.problems import Problem
 from shared.strict_json import encode
+from shared.times import MICROSECONDS
 from sidecar.acknowledger import Acknowledger
+from sidecar.breaker import LinkBreaker
 from sidecar.core.ack_bodies import of_carried
 from sidecar.core.hand_over import Handed, read_hand_over, read_losses
 from sidecar.core.link_outcome import LinkAnswer, Verdict
@@ -38,6 +42,10 @@ _LOST_MAX: Final = 16
 """Lost polls that the next one names, as many as the link takes; hand-overs to older ones wait for their leases."""
 
 
+RESTART_SECONDS: Final = 10.0
+"""Promise 9: a restart of the adapter takes less. An absence that lasts longer is told to agents at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class PollResult:
     """What the agent is given."""
@@ -55,8 +63,17 @@ class PollResult:
 class Receiver:
     """Polls on the agent's behalf."""
 
-    def __init__(self, link: Link, store: Store, seen: Seen, acknowledger: Acknowledger, counters: Counters) -> None:
+    def __init__(
+        self,
+        link: Link,
+        breaker: LinkBreaker,
+        store: Store,
+        seen: Seen,
+        acknowledger: Acknowledger,
+        counters: Counters,
+    ) -> None:
         self._link = link
+        self._breaker = breaker
         self._store = store
         self._seen = seen
         self._acknowledger = acknowledger
@@ -64,13 +81,25 @@ class Receiver:
         self._lost: list[str] = []
         self._background: set[asyncio.Task[None]] = set()
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def adapter_is_ready(self) -> None:
+        """A probe has just found it so: polls that wait for it go on."""
+        ready, self._ready = self._ready, asyncio.get_running_loop().create_future()
+        ready.set_result(None)
 
     async def poll(self, wait_seconds: float, count: int) -> PollResult:
-        """Up to `count` messages, waiting up to `wait_seconds` for the first; `adapter-unreachable` at once."""
+        """Up to `count` messages, waiting up to `wait_seconds` for the first. `adapter-unreachable` when the adapter is
+        away until then, or has been for `RESTART_SECONDS`."""
         loop = asyncio.get_running_loop()
         due = loop.time() + wait_seconds
         while True:
-            arrived = await self._fetch(max(0.0, due - loop.time()), count)
+            try:
+                arrived = await self._fetch(max(0.0, due - loop.time()), count)
+            except Problem as problem:
+                if not await self._is_back(problem, due):
+                    raise
+                continue
             fresh, absorbed = await self._absorb(arrived)
             if fresh or not absorbed or loop.time() >= due:
                 return self._hand(arrived, fresh)
@@ -81,10 +110,16 @@ class Receiver:
 
         It is not repeated where all that came was absorbed: the agent waits for the outcome.
         """
-        carrier = _Carrier(self._ask, wait_seconds, count)
+        loop = asyncio.get_running_loop()
+        due, carrier = loop.time() + wait_seconds, _Carrier(self._ask, wait_seconds, count)
         outcome = await self._carry(acks, carrier)
         try:
-            arrived = self._read(carrier.answer)
+            try:
+                arrived = self._read(carrier.answer)
+            except Problem as problem:
+                if not await self._is_back(problem, due):
+                    raise
+                return replace(await self.poll(max(0.0, due - loop.time()), count), acks=outcome)
             fresh, _ = await self._absorb(arrived)
         except Problem as problem:
             problem.extra["acks"] = outcome
@@ -119,6 +154,15 @@ class Receiver:
         """Wait, not long, until what was to be given back is."""
         if self._background:
             await asyncio.wait(self._background, timeout=_STOP_SECONDS)
+
+    async def _is_back(self, problem: Problem, due: float) -> bool:
+        """Where a poll failed for the adapter's absence: whether a probe finds it ready before `due`."""
+        left = min(due - asyncio.get_running_loop().time(), RESTART_SECONDS - self._breaker.away_us() / MICROSECONDS)
+        if problem.kind != "adapter-unreachable" or left <= 0:
+            return False
+        ready = self._ready
+        await asyncio.wait({ready, self._stopping}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        return ready.done() and not self._stopping.done()
 
     async def _fetch(self, wait_seconds: float, count: int) -> list[Handed]:
         return self._read(await self._ask(wait_seconds, count))

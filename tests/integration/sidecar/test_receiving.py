@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 
 import aiohttp
+import pytest
 
+from sidecar.app import application
 from sidecar.store.store import open_store
 from tests.integration.sidecar.harness import Client, Deployment, key, until, until_health
 
@@ -33,13 +35,66 @@ async def test_a_long_poll_wakes(deployment: Deployment) -> None:
         assert (await client.poll(wait=0.05))[1] == {"messages": [], "gaps": []}
 
 
-async def test_polls_without_an_adapter_do_not_hang(deployment: Deployment) -> None:
-    """503 `adapter-unreachable` with Retry-After, at once."""
+async def test_a_poll_outlives_a_restart_of_the_adapter(deployment: Deployment) -> None:
+    """It waits on while the adapter is away, and brings what came for it afterwards."""
+    async with deployment.sidecar("qa") as client:
+        async with deployment.adapter():
+            poll = asyncio.ensure_future(client.poll(wait=20, count=1))
+            await until(lambda: deployment.fake.polls_open)
+        await until_health(client, breaker="open")
+        late = asyncio.ensure_future(client.call("POST", "/v1/messages/receive", {"wait": 20.0, "max": 1}))
+        async with deployment.adapter():
+            await until(lambda: deployment.fake.polls_open == 2)
+            deployment.fake.deliver("qa", "product", 1, key(1))
+            deployment.fake.deliver("qa", "product", 2, key(2))
+            answers = [await poll, await late]
+            assert [len(answer["messages"]) for status, answer in answers if status == 200] == [1, 1]
+
+
+async def test_acks_are_carried_once_and_their_poll_outlives_a_restart(deployment: Deployment) -> None:
+    """The acks are deferred and told by themselves; the answer says so, and brings a message."""
+    fake = deployment.fake
+    async with deployment.sidecar("qa") as client:
+        async with deployment.adapter():
+            fake.deliver("qa", "product", 1, key(1))
+            await until_health(client, adapter_reachable=True)
+            await client.poll()
+        asked = {"wait": 20.0, "acks": {"delivery_ids": ["d0"]}}
+        poll = asyncio.ensure_future(client.call("POST", "/v1/messages/receive", asked))
+        await until_health(client, deferred_acks=1)
+        async with deployment.adapter():
+            await until_health(client, deferred_acks=0)
+            fake.deliver("qa", "product", 2, key(2))
+            _, answer = await poll
+        assert answer["acks"] == {"code": 200, "answer": {"acked": [], "deferred": ["d0"]}}
+        assert len(answer["messages"]) == 1
+        assert fake.acks == [{"delivery_ids": ["d0"]}]
+
+
+async def test_polls_do_not_hang_when_the_adapter_stays_away(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 `adapter-unreachable` with Retry-After, once it has been away for longer than a restart takes; from then on
+    at once."""
+    monkeypatch.setattr("sidecar.receiver.RESTART_SECONDS", 0.3)
     async with deployment.sidecar() as client:
-        before = time.monotonic()
-        status, problem = await client.poll(wait=30)
-        assert (status, problem["type"], client.headers["Retry-After"]) == (503, "adapter-unreachable", "1")
-        assert time.monotonic() - before < 1
+        for most in (2.0, 0.2):
+            before = time.monotonic()
+            status, problem = await client.poll(wait=30)
+            assert (status, problem["type"], client.headers["Retry-After"]) == (503, "adapter-unreachable", "1")
+            assert time.monotonic() - before < most
+
+
+async def test_a_poll_that_waits_for_the_adapter_ends_when_the_sidecar_does(deployment: Deployment) -> None:
+    """It is answered within the time a stop has, and not held until the adapter is back or the wait is over."""
+    async with contextlib.AsyncExitStack() as running:
+        await running.enter_async_context(application(deployment.path, "pm"))
+        async with deployment.client() as client:
+            poll = asyncio.ensure_future(client.poll(wait=30))
+            await until_health(client, breaker="open")
+            assert not poll.done()
+            await asyncio.wait_for(running.aclose(), 3)
+            assert (await poll)[0] == 503
 
 
 async def test_gaps_are_told_once_and_remembered(deployment: Deployment) -> None:
