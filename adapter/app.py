@@ -33,6 +33,8 @@ from adapter.notifier import Notifier
 from adapter.store.backups import newest_verified
 from adapter.store.engine import Store
 from adapter.store.ladder import Ladder
+from adapter.store.repairing import discard_repair
+from adapter.store.restoring import discard_restore
 from adapter.store_watch import StoreWatch
 from shared.clock import Clock
 from shared.config import Config, check_socket_path
@@ -61,6 +63,7 @@ async def adapter(config: Config) -> AsyncIterator[None]:
     auth = LinkAuth(roster, clock)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(StoreLock(config.adapter_state, LOCK_PATIENCE_SECONDS).release)
+        _discard_left(config.adapter_store)
         limits = config.limits
         store = Store(config.adapter_store, config.membership, policy_of(config), clock, limits.store_probe_seconds)
         store.on_topology = roster.adopt
@@ -105,6 +108,15 @@ async def adapter(config: Config) -> AsyncIterator[None]:
 
 def _key_folders(config: Config) -> tuple[Path, ...]:
     return config.paths.keys, config.handed_keys
+
+
+def _discard_left(store: Path) -> None:
+    """What a repair or a restore has left that was killed is as large as the store, and of no use."""
+    try:
+        discard_repair(store)
+        discard_restore(store)
+    except OSError as error:
+        _log.warning("left-behind: %s; remove it by hand", error)
 
 
 def _keyrings(config: Config) -> tuple[dict[str, Keyring], list[str]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from adapter.store.rebuilding import Known, Rebuilt, rebuild
-from adapter.store.replacing import KEPT, replace_store
+from adapter.store.replacing import KEPT, note_path, replace_store
 from adapter.store.reserve import read_reserved
 from adapter.store.room import require_room
 from adapter.store.salvage import Salvage, Step, copy_files
@@ -93,7 +93,7 @@ def prepare_repair(
 
 def finish_repair(store: Path, prepared: Prepared, now_us: int) -> Path:
     """Put what was prepared in the place of the store; gives the folder of the damaged files. Raises `OSError`."""
-    new = store.with_name(f"{store.name}-repaired")
+    new = _finished(store)
     prepared.new.replace(new)
     try:
         return replace_store(store, new, _WHY, now_us)
@@ -105,6 +105,12 @@ def discard_repair(store: Path) -> None:
     """Remove what a repair has made that did not come to its end. Raises `OSError`."""
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(store.with_name(_WORK))
+    if not note_path(store).exists():  # else it is on its way into the place of the store
+        _finished(store).unlink(missing_ok=True)
+
+
+def _finished(store: Path) -> Path:
+    return store.with_name(f"{store.name}-repaired")
 
 
 def repaired_lately(store: Path, now_us: int) -> Path | None:

@@ -18,7 +18,7 @@ from adapter.core.losses import Jump
 from adapter.store.backups import check_room, copy_file
 from adapter.store.jump import Loss, record_loss
 from adapter.store.queries import MIGRATIONS, SCHEMA, SQL
-from adapter.store.replacing import finish_replacement, replace_store
+from adapter.store.replacing import finish_replacement, note_path, replace_store
 from adapter.store.reserve import Reserved, end_of_given, read_reserved
 from adapter.store.witness import read_witness
 from shared.database import (
@@ -104,9 +104,8 @@ def carry_out(store: Path, plan: RestorePlan, now_us: int, progress: Progress) -
     For whoever holds the store's lock. Raises `NoRoomError` and what `plan_restore` raises: the store is then as it
     was.
     """
-    new = store.with_name(f"{store.name}-restoring")
-    for left in (new, new.with_name(f"{new.name}-journal")):
-        left.unlink(missing_ok=True)
+    new = _prepared(store)
+    discard_restore(store)
     try:
         check_room(store.parent, plan.backup.stat().st_size)
         progress("copying")
@@ -120,6 +119,17 @@ def carry_out(store: Path, plan: RestorePlan, now_us: int, progress: Progress) -
         return replace_store(store, new, _WHY, now_us)
     finally:
         new.unlink(missing_ok=True)
+
+
+def discard_restore(store: Path) -> None:
+    """Remove what a restore has made that did not come to its end. Raises `OSError`."""
+    if not note_path(store).exists():  # else it is on its way into the place of the store
+        for left in (_prepared(store), store.with_name(f"{_prepared(store).name}-journal")):
+            left.unlink(missing_ok=True)
+
+
+def _prepared(store: Path) -> Path:
+    return store.with_name(f"{store.name}-restoring")
 
 
 def _revive(connection: sqlite3.Connection, plan: RestorePlan, now_us: int) -> None:

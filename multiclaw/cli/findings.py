@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from adapter.contracts import load_registry
+from adapter.store.replacing import note_path
 from multiclaw.units import WANTED, by_systemd
 from shared.config import Config, ConfigurationFault, check_socket_path
-from shared.database import SQLITE_VERDICT, SQLITE_VERSION, library_checksums
+from shared.database import SQLITE_VERDICT, SQLITE_VERSION, library_checksums, refuse_copy
 from shared.database.checksums import APPLICATION_ID, RESERVED_BYTES
-from shared.database.header import read_header
+from shared.database.header import StoreHeader, read_header
 from shared.keys import KeyFault, load_keyring
 
 _LOG_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -107,15 +108,26 @@ def _store(path: Path) -> Finding:
     try:
         header = read_header(path)
         size = _mebibytes(path.stat().st_size)
+        refuse_copy(path)
     except FileNotFoundError:
         return Finding("store", "ok", f"{path} is not there yet; its process makes it")
     except OSError as error:
         return Finding("store", "fault", f"{path} cannot be read: {error.strerror}")
+    except ConfigurationFault as fault:
+        return Finding("store", "fault", str(fault))
     if header is None:
         return Finding("store", "fault", f"{path} is no SQLite database")
+    return _described(path, header, size)
+
+
+def _described(path: Path, header: StoreHeader, size: str) -> Finding:
     checked = header.reserved_bytes == RESERVED_BYTES
     if header.application_id == APPLICATION_ID and not checked:
         return Finding("store", "fault", f"{path} was made with page checksums, and its header is damaged")
+    if note_path(path).exists():
+        return Finding(
+            "store", "warning", f"{path} is being replaced; where that was interrupted, its process finishes it"
+        )
     if not header.shrinks:
         detail = f"{path} was made by an earlier version: what pruning frees in it is used again, and never given back"
         mend = f"stop its process and run: sqlite3 {path} 'PRAGMA auto_vacuum=INCREMENTAL; VACUUM'"

@@ -67,6 +67,7 @@ def _repair(
     path: Path, backups: Path, channels: Collection[str], *, dry_run: bool, accept_loss: bool
 ) -> dict[str, Any]:
     finish_replacement(path)  # of a repair that was killed
+    discard_repair(path)
     with progress_bar() as progress:
         faults = check_everything(path, progress).faults if path.exists() else []
         if path.exists() and not faults:

@@ -112,6 +112,18 @@ async def test_killed_before_it_can_tell_of_its_repair(short_folder: Path, point
         assert told_to_the_governor(path).count('"alert.store/1"') == 1
 
 
+async def test_what_was_killed_leaves_nothing(short_folder: Path) -> None:
+    """Copies of the store, of a repair and of a restore that died beside it, are removed by the next start."""
+    async with Deployment(short_folder) as deployment:
+        path = deployment.config.adapter_store
+        left = [path.parent / name for name in ("repairing/new.db", "store.db-repaired", "store.db-restoring")]
+        left[0].parent.mkdir()
+        for each in left:
+            each.touch()
+        await deployment.start_adapter()
+        assert not [each for each in (*left, left[0].parent) if each.exists()]
+
+
 def told_to_the_governor(path: Path) -> str:
     """All that stands in the inbox."""
     with reading(path) as db:

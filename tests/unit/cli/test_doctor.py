@@ -1,5 +1,6 @@
 """`doctor` on a host where nothing runs: what it sees, and what it ends with."""
 
+import asyncio
 import contextlib
 import json
 import shutil
@@ -7,8 +8,12 @@ import sqlite3
 
 import pytest
 
+from adapter.store.engine import Store
+from adapter.store.replacing import note_path
 from multiclaw.cli import findings
-from shared.database import SQLITE_VERSION, Verdict
+from shared.clock import Clock
+from shared.database import SQLITE_VERSION, Verdict, connect_to_change, stamp_copy
+from tests.support.factories import membership, policy
 from tests.unit.cli.runner import run
 
 
@@ -58,6 +63,32 @@ def test_a_store_that_cannot_shrink_is_a_warning(deployment, examined):
         command = ill["store"][1].partition("'")[2].rstrip("'")
         connection.executescript(command)
     assert examined() == (0, {})
+
+
+def test_a_backup_in_the_place_of_the_store_is_a_fault(deployment, examined):
+    """It looks like a store; it is told what it is and how it is put in place. So is a replacement that was cut."""
+    path = deployment.parent / "state" / "adapter" / "store.db"
+    made = path.with_name("made.db")
+    asyncio.run(make_store(made))
+    shutil.copy(made, path)
+    assert examined() == (0, {})
+    with contextlib.closing(connect_to_change(path)) as copy:
+        stamp_copy(copy)
+    status, ill = examined()
+    assert (status, ill["store"][0]) == (1, "fault")
+    assert "is a backup that was put in the place of the store" in ill["store"][1]
+    assert "multiclaw restore FILE" in ill["store"][1]
+    shutil.copy(made, path)
+    note_path(path).touch()
+    status, ill = examined()
+    assert (status, ill["store"][0]) == (0, "warning")
+
+
+async def make_store(path):
+    """An empty store of the adapter."""
+    store = Store(path, membership(), policy(), Clock())
+    await store.open()
+    await store.close()
 
 
 def test_what_a_process_would_refuse_is_of_the_configuration(deployment, examined):
