@@ -16,11 +16,13 @@ from typing import Any
 from unittest import mock
 
 import adapter.store.engine
+import adapter.store.reserve
 from adapter.app import adapter as application
 from adapter.core.exchange import Exchange
 from adapter.core.policy import Now
 from adapter.store.names import Names
 from adapter.store.queries import SCHEMA
+from adapter.store.reserve import read_reserved
 from adapter.store.transaction import load_snapshot
 from shared.database import Tuning, transaction
 from shared.strict_json import decode_object
@@ -43,6 +45,9 @@ CALLS = 200
 
 _TUNING = Tuning(wal_bytes=192 * 1024, cache_bytes=1024 * 1024)
 """A log so short that checkpoints happen in between."""
+
+_MESSAGES_AHEAD = 20
+"""So few that numbers are reserved again and again."""
 
 _LIMITS = {"lease_seconds": 3_600, "attempts_max": 2, "retry_base_seconds": 0, "queue_max": 20}
 _ACTS = {"send": 8, "batch": 2, "again": 1, "poll": 6, "ack": 6, "fail": 2, "refuse": 1, "replay": 1}
@@ -165,7 +170,10 @@ async def _clients(deployment: Deployment) -> AsyncIterator[dict[str, LinkClient
 async def play(folder: Path) -> None:
     """The scenario, and the end of the process in peace."""
     deployment = Deployment(folder, _LIMITS)
-    with mock.patch.object(adapter.store.engine, "BUSY_STORE", _TUNING):
+    with (
+        mock.patch.object(adapter.store.engine, "BUSY_STORE", _TUNING),
+        mock.patch.object(adapter.store.reserve, "MESSAGES_AHEAD", _MESSAGES_AHEAD),
+    ):
         async with application(deployment.config), _clients(deployment) as clients:
             await Scenario(folder, clients).play()
 
@@ -183,12 +191,20 @@ def faults(folder: Path, promises: Sequence[dict[str, Any]]) -> Iterator[str]:
     with looking_at(path) as connection:
         yield from unsoundness(connection)
         connection.executescript(SCHEMA)
+        yield from _unreserved(connection, path)
         default = topology()
         with transaction(connection):
             names = Names.register(connection, (*default.roles, "adapter"), default.members)
         at = START_SECONDS * MICROSECONDS
         Exchange(default, load_snapshot(connection, names), policy(), Now(at, at))
         yield from _broken(connection, promises)
+
+
+def _unreserved(connection: sqlite3.Connection, path: Path) -> Iterator[str]:
+    """A restore would give these numbers again."""
+    last, reserved = connection.execute("SELECT max(last_message_id) FROM channels").fetchone()[0], read_reserved(path)
+    if last and (reserved is None or last >= reserved.messages_end):
+        yield f"message {last} was given, and what is reserved is {reserved}"
 
 
 def _broken(connection: sqlite3.Connection, promises: Sequence[dict[str, Any]]) -> Iterator[str]:

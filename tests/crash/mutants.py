@@ -2,11 +2,13 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 from unittest import mock
 
 import adapter.store.engine
+import adapter.store.reserve
 import shared.database.opening
 import sidecar.store.store
 from adapter.core.handing import Handing
@@ -98,6 +100,7 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
     "sidecar-answers-first": lambda: _answers_first(sidecar.store.store),
     "outbox-emptied-first": _outbox_emptied_first,
     "processed-forgotten": _processed_forgotten,
+    "numbers-reserved-later": lambda: mock.patch.object(adapter.store.reserve, "write_durably", Path.write_bytes),
     "failed-sync-believed": lambda: mock.patch.object(shared.database.opening, "_write_log_again"),
 }
 """By name. `synchronous-normal` and `-off` are of both processes."""

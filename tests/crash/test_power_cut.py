@@ -26,6 +26,7 @@ _NOTICED_BY = {
     "sidecar-answers-first": "sidecar",
     "outbox-emptied-first": "sidecar",
     "processed-forgotten": "sidecar",
+    "numbers-reserved-later": "adapter",
     "failed-sync-believed": "adapter",
 }
 
