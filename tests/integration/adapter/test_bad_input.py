@@ -5,7 +5,7 @@ import pytest
 from adapter.core.contract import Registry
 from shared.canonical import canonical
 from shared.limits import BATCH_BYTES_MAX
-from shared.link import MESSAGES_PATH, POLL_PATH
+from shared.link import MESSAGES_PATH, NACK_PATH, POLL_PATH
 from shared.strict_json import encode
 from tests.support.factories import envelope, signed
 from tests.support.link_client import wall_us
@@ -239,7 +239,7 @@ async def test_the_shape_of_a_request_is_checked(link):
     pm = await link.client("pm")
     plain = await pm.raw("POST", POLL_PATH, b"{}", {"Content-Type": "text/plain"})
     assert (plain.status, plain.document["type"]) == (415, "unsupported-media-type")
-    large = await pm.raw("POST", POLL_PATH, b" " * 70_000)
+    large = await pm.raw("POST", NACK_PATH, b" " * 70_000)
     assert (large.status, large.document["type"]) == (413, "message-too-large")
     unknown = await pm.call("GET", "/link/v1/nothing")
     assert (unknown.status, unknown.document["type"]) == (404, "not-found")

@@ -117,13 +117,14 @@ async def test_a_store_that_cannot_be_opened_is_not_ready_and_not_replaced(link)
 
 
 async def test_a_stop_in_the_middle_of_trouble_is_a_clean_stop(link):
-    """A full disk keeps no process alive."""
+    """A full disk keeps no process alive. Here its log is a file, which takes nothing either: Python then ends with 120
+    where it still has a line to write."""
     pm = await link.client("pm")
     await pm.send("@qa")
     with full_disk(link.adapter):
         await pm.call("POST", "/link/v1/messages", {"envelopes": [pm.envelope("@qa")]})
         await became(link, 503)
-        assert await link.adapter.stop(STOP_SECONDS_MAX + 2) == 0
+        assert await link.adapter.stop(STOP_SECONDS_MAX + 2) in {0, 120}
     assert not link.config.adapter_socket.exists()
 
 
