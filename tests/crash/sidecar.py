@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 import sidecar.store.store
-from shared.database import Tuning, open_database
+from shared.database import SqliteError, Tuning, open_database
 from shared.strict_json import decode_object
 from sidecar.app import application
 from tests.crash.answering import answered
@@ -34,6 +34,7 @@ CALLS = 200
 _TURNS = 10
 _DRAIN_SECONDS_MAX = 60.0
 
+_STARTS_MAX = 10
 _TUNING = Tuning(wal_bytes=96 * 1024, cache_bytes=1024 * 1024)
 """A log so short that checkpoints happen in between."""
 
@@ -129,11 +130,22 @@ async def _running(deployment: Deployment) -> AsyncIterator[AgentClient]:
 
 
 async def play(folder: Path) -> None:
-    """The scenario, and the end of the process in peace."""
+    """The scenario, and the end of the process in peace. A start that a failing disk refuses is made again."""
     deployment = Deployment(folder, _LIMITS)
     with mock.patch.object(sidecar.store.store, "open_database", partial(open_database, tuning=_TUNING)):
-        async with _running(deployment) as client:
+        async with contextlib.AsyncExitStack() as running:
+            client = await _started(running, deployment)
             await Scenario(folder, deployment, client).play()
+
+
+async def _started(running: contextlib.AsyncExitStack, deployment: Deployment) -> AgentClient:
+    for left in reversed(range(_STARTS_MAX)):
+        try:
+            return await running.enter_async_context(_running(deployment))
+        except SqliteError:
+            if not left:
+                raise
+    raise AssertionError("there is a last start")
 
 
 # Afterwards
