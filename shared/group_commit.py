@@ -17,8 +17,8 @@ Outcome = TypeVar("Outcome")
 GROUP_MAX: Final = 512
 """Commands in one transaction: the gain of grouping is spent by then, and a bound keeps latency even."""
 
-RETURN_COMMITS: Final = 2.0
-RETURN_SECONDS_MAX: Final = 0.005
+_RETURN_COMMITS: Final = 2.0
+_RETURN_SECONDS_MAX: Final = 0.005
 """How long a group waits for those who were just answered: so many times what the commit took, and so long at most.
 Measured with six senders that send again at once: a quarter less processor time for each message."""
 
@@ -67,7 +67,7 @@ class GroupCommit(Generic[Command, Outcome]):
                 # commit's thread does not fight the answers for the interpreter. Worth a tenth with few senders.
                 await asyncio.sleep(0)
                 if 1 < under_way <= GROUP_MAX and len(self._waiting) < under_way:
-                    await self._gather(under_way, min(RETURN_COMMITS * took, RETURN_SECONDS_MAX))
+                    await self._gather(under_way, min(_RETURN_COMMITS * took, _RETURN_SECONDS_MAX))
         finally:
             self._task = None
 

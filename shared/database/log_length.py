@@ -6,12 +6,9 @@ does a disk that fails a checkpoint (https://sqlite.org/wal.html, "Avoiding Exce
 
 import sqlite3
 from pathlib import Path
-from typing import Final
 
 from shared.database.library import SqliteError
-
-FRAME_HEADER_BYTES: Final = 24
-"""Of each page in the log (https://sqlite.org/fileformat2.html, 4.1)."""
+from shared.database.log_mark import FRAME_HEADER_BYTES
 
 
 def log_bytes(store: Path) -> int:

@@ -15,8 +15,7 @@ from shared.database.checksums import APPLICATION_ID, judge_store, library_check
 from shared.database.connection import Database
 from shared.database.damage import Damage
 from shared.database.library import LIBRARY
-from shared.database.log_length import FRAME_HEADER_BYTES
-from shared.database.log_mark import CAN_MARK, LogMark, log_bytes
+from shared.database.log_mark import CAN_MARK, FRAME_HEADER_BYTES, LogMark, log_bytes
 from shared.database.migrations import Migration, is_empty, migrate, plan, version_of
 
 T = TypeVar("T")
