@@ -25,6 +25,7 @@ from adapter.store.backups import (
 from adapter.store.copying import GivenUpError
 from adapter.store.engine import Store
 from adapter.store.room import NoRoomError
+from shared.background import beside
 from shared.backups import Backups, BackupState, RunningBackup
 from shared.clock import Clock
 from shared.database import Damage, Rest, SqliteError
@@ -72,12 +73,8 @@ class BackupKeeper:
             self._note_failure(error)
         now = Now(self._clock.wall_us(), self._clock.steady_us())
         self._times = BackupTimes.at_start(self._newest, self._times.interval_us, now)
-        watch = asyncio.get_running_loop().create_task(self._watch())
-        try:
+        async with beside(self._watch()):
             yield
-        finally:
-            watch.cancel()
-            await asyncio.wait({watch})
 
     def ask(self) -> BackupState:
         """Make one now, unless one is being made. Its end is seen by the number of attempts."""

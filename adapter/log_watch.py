@@ -10,6 +10,7 @@ from adapter.broker import Broker
 from adapter.core.alarms import Alarm, AlarmKind
 from adapter.core.commands import RaiseAlarm
 from adapter.store.log_length import STUCK_BYTES_MAX, LogLength
+from shared.background import beside
 from shared.names import ADAPTER
 from shared.problems import Problem
 
@@ -37,12 +38,8 @@ class LogWatch:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Look while the block lasts."""
-        watch = asyncio.get_running_loop().create_task(self._watch())
-        try:
+        async with beside(self._watch()):
             yield
-        finally:
-            watch.cancel()
-            await asyncio.wait({watch})
 
     @property
     def troubles(self) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from shared.background import beside
 from shared.clock import Clock
 from shared.emergency_file import EmergencyFile
 from shared.journal_events import JournalEvent
@@ -86,12 +87,8 @@ class Journal:
     async def handing_in(self) -> AsyncIterator[None]:
         """While the block lasts, what had to go to the file is handed to the journal once there is one."""
         self._has_late.set()
-        task = asyncio.create_task(self._hand_in())
-        try:
+        async with beside(self._hand_in()):
             yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
 
     async def _hand_in(self) -> None:
         while True:

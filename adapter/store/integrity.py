@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from adapter.core.page_scan import SLICE_PAGES, ScanPosition, advance, is_due, wait_us
 from adapter.store.witness import Witness, check_complete, check_present, read_witness, write_witness
+from shared.background import beside
 from shared.clock import Clock
 from shared.database import Damage, PageFile, refuse_copy
 from shared.times import MICROSECONDS
@@ -89,12 +90,8 @@ class Integrity:
     @contextlib.asynccontextmanager
     async def watching(self, interval_us: int, committed: Callable[[], int]) -> AsyncIterator[None]:
         """Scan while the block lasts; `committed` gives the newest message that is committed."""
-        watch = asyncio.get_running_loop().create_task(self._watch(interval_us, committed))
-        try:
+        async with beside(self._watch(interval_us, committed)):
             yield
-        finally:
-            watch.cancel()
-            await asyncio.wait({watch})
 
     async def _watch(self, interval_us: int, committed: Callable[[], int]) -> None:
         while True:
