@@ -52,19 +52,23 @@ class ServerProcess:
         """Send a signal; one that ended already is left alone."""
         self._process.send_signal(signum)
 
+    def wait(self, seconds_max: float | None = None) -> int:
+        """The exit status, once it has ended; raises `subprocess.TimeoutExpired`."""
+        return self._process.wait(seconds_max)
+
     def kill9(self) -> None:
         """SIGKILL, and wait for the kernel to be done with it."""
-        self._process.kill()
-        self._process.wait()
+        self.send_signal(signal.SIGKILL)
+        self.wait()
 
     async def stop(self, seconds_max: float = READY_SECONDS_MAX) -> int:
         """SIGTERM; the exit status."""
-        self._process.terminate()
+        self.send_signal(signal.SIGTERM)
         return await self.ended(seconds_max)
 
     async def ended(self, seconds_max: float = READY_SECONDS_MAX) -> int:
         """The exit status, once it has ended; raises `subprocess.TimeoutExpired`."""
-        return await asyncio.to_thread(self._process.wait, seconds_max)
+        return await asyncio.to_thread(self.wait, seconds_max)
 
     def log(self) -> str:
         """What it has written."""
@@ -72,7 +76,10 @@ class ServerProcess:
 
 
 class Deployment:
-    """A folder as `multiclaw init` makes it. Used with `async with`: what still runs at the end is killed."""
+    """A folder as `multiclaw init` makes it. Used with `async with`: what still runs at the end is killed.
+
+    `process` starts each process: by an exec, or by a fork (`tests/support/forked.py`).
+    """
 
     def __init__(
         self,
@@ -83,8 +90,10 @@ class Deployment:
         channels: Mapping[str, tuple[str, ...]] = CHANNELS,
         development: bool = False,
         rates: Mapping[str, tuple[int, int]] | None = None,
+        process: type[ServerProcess] = ServerProcess,
     ) -> None:
         self.folder = folder
+        self._start_process = process
         self.config_path = folder / "multiclaw.toml"
         folder.mkdir(parents=True, exist_ok=True)
         text = _toml(agents, channels, limits or {}, development=development)
@@ -121,7 +130,7 @@ class Deployment:
     async def start_adapter(self, environment: Mapping[str, str] | None = None, *, wait: bool = True) -> ServerProcess:
         """Start the adapter; with `wait`, until it is ready."""
         arguments = ["adapter", "--config", str(self.config_path)]
-        self.adapter = ServerProcess(arguments, self.folder / "adapter.log", environment or {})
+        self.adapter = self._start_process(arguments, self.folder / "adapter.log", environment or {})
         if wait:
             await self.adapter_ready()
         return self.adapter
@@ -131,7 +140,7 @@ class Deployment:
     ) -> ServerProcess:
         """Start one sidecar; with `wait`, until it answers its agent (the adapter need not be there)."""
         arguments = ["sidecar", "--config", str(self.config_path), "--agent", agent]
-        process = ServerProcess(arguments, self.folder / f"sidecar-{agent}.log", environment or {})
+        process = self._start_process(arguments, self.folder / f"sidecar-{agent}.log", environment or {})
         self.sidecars[agent] = process
         if wait:
             await self.sidecar_ready(agent)

@@ -1,6 +1,7 @@
 """`multiclaw watch` in the box, for a deployment that systemd does not run, with its output in a file."""
 
 import json
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +11,6 @@ from tests.systemd.installation import MULTICLAW
 from tests.systemd.installed import until
 
 FOLDER = "/run/watched"
-UNIT = "watched.service"
 
 
 class WatchProcess:
@@ -27,19 +27,20 @@ class WatchProcess:
 
         What it has shown it remembers by then: killed between the two, the next one shows that once more.
         """
+        unit = f"watched-{secrets.token_hex(4)}.service"  # systemd may still know the one before
         settings = [f"--property=StandardOutput=append:{FOLDER}/out", f"--property=StandardError=append:{FOLDER}/err"]
         command = [MULTICLAW, "watch", "--json", "--config", f"{FOLDER}/multiclaw.toml", *options]
-        self._box.run("systemd-run", "--quiet", f"--unit={UNIT}", "--service-type=notify", *settings, *command)
+        self._box.run("systemd-run", "--quiet", f"--unit={unit}", "--service-type=notify", *settings, *command)
         try:
             yield
             until(self._remembers_all, "what was shown is remembered")
         finally:
-            self._box.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", UNIT)
-            until(lambda: self._state() == "failed", "it is dead")
-            self._box.run("systemctl", "reset-failed", UNIT)
+            self._box.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
+            until(lambda: self._state(unit) == "failed", "it is dead")
+            self._box.run("systemctl", "reset-failed", unit)
 
-    def _state(self) -> str:
-        return self._box.run("systemctl", "show", "--property=ActiveState", "--value", UNIT).stdout.strip()
+    def _state(self, unit: str) -> str:
+        return self._box.run("systemctl", "show", "--property=ActiveState", "--value", unit).stdout.strip()
 
     def _remembers_all(self) -> bool:
         place = self._box.path(f"{FOLDER}/state/watch/place.json")

@@ -15,6 +15,7 @@ from tests.acceptance.campaign.notes import Notes
 from tests.acceptance.campaign.plan import AGENTS, CHANNELS, Round, limits, plan
 from tests.support.agent_client import AgentClient
 from tests.support.deployment import Deployment, health, until
+from tests.support.forked import ForkedProcess
 from tests.support.invariant import read_store
 
 LEG_ROUNDS_MAX = 10
@@ -34,7 +35,7 @@ async def play_leg(first_seed: int, rounds: int, tell: Callable[[str], None] = l
     notes = Notes()
     seed = first_seed
     try:
-        async with Deployment(folder, limits(first_seed), agents=AGENTS, channels=CHANNELS) as deployment:
+        async with _deployment(folder, first_seed) as deployment:
             await deployment.start_all()
             for seed in range(first_seed, first_seed + rounds):
                 await _play_round(deployment, plan(seed), notes)
@@ -51,6 +52,10 @@ async def play_leg(first_seed: int, rounds: int, tell: Callable[[str], None] = l
         ) from error
     shutil.rmtree(folder)
     return notes.counts
+
+
+def _deployment(folder: Path, first_seed: int) -> Deployment:
+    return Deployment(folder, limits(first_seed), agents=AGENTS, channels=CHANNELS, process=ForkedProcess)
 
 
 async def _play_round(deployment: Deployment, it: Round, notes: Notes) -> None:
