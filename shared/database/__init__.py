@@ -25,6 +25,7 @@ from shared.database.opening import BUSY_STORE, QUIET_STORE, Tuning, open_databa
 from shared.database.page_file import PageFile
 from shared.database.space import give_back, read_space
 from shared.database.verdict import Verdict, verdict
+from shared.database.zero_pages import lost_pages
 
 __all__ = [
     "BUSY_STORE",
@@ -55,6 +56,7 @@ __all__ = [
     "library_checksums",
     "load_migrations",
     "log_bytes",
+    "lost_pages",
     "open_database",
     "open_reader",
     "read_missing",

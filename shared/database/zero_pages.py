@@ -10,11 +10,12 @@ import contextlib
 import os
 import struct
 from collections.abc import Callable, Collection
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from shared.database.checksums import RESERVED_BYTES
-from shared.database.header import read_header
+from shared.database.header import HEADER_BYTES, parse_header
 from shared.database.log_mark import FRAME_HEADER_BYTES, LOG_HEADER_BYTES, parse_salts
 
 _LOCK_BYTE: Final = 0x40000000  # SQLite locks at this byte and never uses the page there
@@ -47,24 +48,34 @@ def is_lost(number: int, page_bytes: int, read_page: Callable[[int], bytes], log
     return place.at < 0 or logged.get(place.number, read_page(place.number))[place.at] != _FREE
 
 
+def lost_pages(descriptor: int, log: Path, pages_max: int | None = None) -> list[int]:
+    """Numbers of the pages of zeros that somebody needs, `pages_max` of them at most, in the file of a store to which
+    nobody writes meanwhile; none where it has no map of its pages. Raises `OSError`.
+    """
+    header = parse_header(os.pread(descriptor, HEADER_BYTES, 0))
+    if header is None or not header.shrinks or header.reserved_bytes != RESERVED_BYTES:
+        return []
+    size = header.page_bytes
+
+    def read_page(number: int) -> bytes:
+        return os.pread(descriptor, size, (number - 1) * size)
+
+    numbers = range(1, os.fstat(descriptor).st_size // size + 1)
+    lost = (number for number in numbers if not any(read_page(number)) and is_lost(number, size, read_page, log))
+    return list(islice(lost, pages_max))
+
+
 def spoil_zero_pages(path: Path) -> list[int]:
     """Overwrite the pages of zeros that somebody needs with what fails its checksum, in a private copy of a store, and
     give their numbers. Raises `OSError`.
     """
-    header = read_header(path)
-    if header is None or not header.shrinks or header.reserved_bytes != RESERVED_BYTES:
-        return []
-    size, log = header.page_bytes, path.with_name(path.name + "-wal")
     with path.open("r+b", buffering=0) as file:
-
-        def read_page(number: int) -> bytes:
-            return os.pread(file.fileno(), size, (number - 1) * size)
-
-        count = path.stat().st_size // size
-        zeros = [number for number in range(1, count + 1) if not any(read_page(number))]
-        lost = [number for number in zeros if is_lost(number, size, read_page, log)]
+        header = parse_header(os.pread(file.fileno(), HEADER_BYTES, 0))
+        if header is None:
+            return []
+        lost = lost_pages(file.fileno(), path.with_name(path.name + "-wal"))
         for number in lost:
-            os.pwrite(file.fileno(), _SPOILT * size, (number - 1) * size)
+            os.pwrite(file.fileno(), _SPOILT * header.page_bytes, (number - 1) * header.page_bytes)
     return lost
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from shared.limits import BATCH_MESSAGES_MAX
+from sidecar.store.lost_pages import stored_json
 from sidecar.store.store import Store
 
 _ADD = (
@@ -45,8 +46,12 @@ class DeferredAcks:
 
     async def head(self) -> list[DeferredAck]:
         """The oldest, as many as one request takes."""
-        rows = await self._store.read(lambda connection: connection.execute(_HEAD, (BATCH_MESSAGES_MAX,)).fetchall())
-        return [DeferredAck(*row) for row in rows]
+
+        def unit(connection: sqlite3.Connection) -> list[DeferredAck]:
+            rows = connection.execute(_HEAD, (BATCH_MESSAGES_MAX,))
+            return [DeferredAck(each, None if result is None else stored_json(result)) for each, result in rows]
+
+        return await self._store.read(unit)
 
     async def remove(self, delivery_ids: Sequence[str]) -> None:
         """Forget those the adapter has heard or will never take."""

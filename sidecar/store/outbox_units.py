@@ -14,6 +14,7 @@ from shared.strict_json import encode
 from sidecar.core.drafts import Draft, count_to_send
 from sidecar.core.link_outcome import Outcome, Verdict, refused
 from sidecar.core.outbox_bounds import OutboxBounds
+from sidecar.store.lost_pages import stored_json
 
 _FULL_RETRY_SECONDS: Final = 5.0
 
@@ -30,9 +31,9 @@ _BURY = (
     "SELECT idempotency_key, envelope, ?, ? FROM outbox WHERE id = ?"
 )
 _DEAD = "SELECT count(*) FROM outbox_dead"
-_FIND_DEAD = "SELECT envelope FROM outbox_dead WHERE idempotency_key = ?"
+_FIND_DEAD = "SELECT envelope, refused_at_us FROM outbox_dead WHERE idempotency_key = ?"
 _FORGET_DEAD = "DELETE FROM outbox_dead WHERE idempotency_key = ?"
-_WAITING = "SELECT id, envelope FROM outbox WHERE idempotency_key = ?"
+_WAITING = "SELECT id, envelope, queued_at_us FROM outbox WHERE idempotency_key = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def read_head(connection: sqlite3.Connection, count_max: int) -> list[Entry]:
     """The oldest entries that fit one batch, `count_max` at most."""
     sizes = [size for (size,) in connection.execute(_SIZES, (min(count_max, BATCH_MESSAGES_MAX),))]
     rows = connection.execute(_HEAD, (count_to_send(sizes),)).fetchall()
-    return [Entry(entry_id, Draft(key, orjson.loads(envelope), envelope), at) for entry_id, key, envelope, at in rows]
+    return [_entry(*row) for row in rows]
 
 
 def insert(
@@ -80,7 +81,7 @@ def insert(
     if found:
         return _again(connection, draft, found, digest)
     dead = connection.execute(_FIND_DEAD, (draft.key,)).fetchone()
-    if dead and content_sha256(orjson.loads(dead[0])) != digest:
+    if dead and content_sha256(orjson.loads(stored_json(*dead))) != digest:
         return _conflict(draft.key, "was refused and is kept; drop that, or use another key")
     depth = _count(connection, _DEPTH)
     if not bounds.admits(depth, critical=critical):
@@ -109,8 +110,9 @@ def resend(
     if found is None:
         waiting = connection.execute(_FIND, (new_key or key,)).fetchone()
         return refused(_unknown(key)) if waiting is None else _queued(new_key or key, _position(connection, waiting[0]))
-    envelope = orjson.loads(found[0])
-    draft = Draft(key, envelope, found[0])
+    encoded = stored_json(*found)
+    envelope = orjson.loads(encoded)
+    draft = Draft(key, envelope, encoded)
     if new_key is not None:
         envelope["idempotency_key"] = new_key
         draft = replace(draft, key=new_key, encoded=encode(envelope))
@@ -125,17 +127,22 @@ def drop(connection: sqlite3.Connection, key: str, in_flight: Collection[int]) -
     """Throw away a waiting send, unless it is being sent just now, or a refused one."""
     waiting = connection.execute(_WAITING, (key,)).fetchone()
     if waiting is not None:
-        entry_id, envelope = waiting
+        entry_id, *stored = waiting
         if entry_id in in_flight:
             detail = f"{key} is on its way to the adapter; a moment later it has arrived, or waits again."
             return Problem("in-flight", detail, retry_after=1.0)
         connection.execute(_DELETE, (entry_id,))
-        return Removed("waiting", envelope)
+        return Removed("waiting", stored_json(*stored))
     dead = connection.execute(_FIND_DEAD, (key,)).fetchone()
     if dead is None:
         return _unknown(key)
     connection.execute(_FORGET_DEAD, (key,))
-    return Removed("dead", dead[0])
+    return Removed("dead", stored_json(*dead))
+
+
+def _entry(entry_id: int, key: str, column: bytes, queued_at_us: int) -> Entry:
+    envelope = stored_json(column, queued_at_us)
+    return Entry(entry_id, Draft(key, orjson.loads(envelope), envelope), queued_at_us)
 
 
 def _count(connection: sqlite3.Connection, statement: str) -> int:

@@ -1,22 +1,28 @@
 """The outbox as it is shown: pages of what waits and what was refused, and one of them whole.
 
-Messages are read where they lie: a page of large ones would else take as much memory as the whole outbox.
+Messages are read where they lie: a page of large ones would else take as much memory as the whole outbox. One whose
+end is gone is no JSON, and has neither an addressee nor a type.
 """
 
 import sqlite3
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from shared.database import Damage
+from sidecar.store.lost_pages import CUT, stored_json, stored_time
 from sidecar.store.store import Store
 
+# X'7D' is the brace that ends an envelope
 _WAITING_PAGE = (
-    "SELECT id, idempotency_key, json_extract(CAST(envelope AS TEXT), '$.to'), "
-    "json_extract(CAST(envelope AS TEXT), '$.type'), length(envelope), queued_at_us "
-    "FROM outbox WHERE id > ? ORDER BY id LIMIT ?"
+    "SELECT id, idempotency_key, "
+    "CASE substr(envelope, -1) WHEN X'7D' THEN json_extract(CAST(envelope AS TEXT), '$.to') END, "
+    "CASE substr(envelope, -1) WHEN X'7D' THEN json_extract(CAST(envelope AS TEXT), '$.type') END, "
+    "length(envelope), queued_at_us FROM outbox WHERE id > ? ORDER BY id LIMIT ?"
 )
 _REFUSED_PAGE = (
-    "SELECT rowid, idempotency_key, json_extract(CAST(envelope AS TEXT), '$.to'), "
-    "json_extract(CAST(envelope AS TEXT), '$.type'), length(envelope), refused_at_us, problem "
-    "FROM outbox_dead WHERE rowid > ? ORDER BY rowid LIMIT ?"
+    "SELECT rowid, idempotency_key, "
+    "CASE substr(envelope, -1) WHEN X'7D' THEN json_extract(CAST(envelope AS TEXT), '$.to') END, "
+    "CASE substr(envelope, -1) WHEN X'7D' THEN json_extract(CAST(envelope AS TEXT), '$.type') END, "
+    "length(envelope), refused_at_us, problem FROM outbox_dead WHERE rowid > ? ORDER BY rowid LIMIT ?"
 )
 _BEFORE = "SELECT count(*) FROM outbox WHERE id <= ?"
 _ONE_WAITING = "SELECT id, envelope, queued_at_us FROM outbox WHERE idempotency_key = ?"
@@ -61,7 +67,7 @@ async def waiting_page(store: Store, after: int, count: int) -> tuple[int, list[
 
     def unit(connection: sqlite3.Connection) -> tuple[int, list[Waiting]]:
         (before,) = connection.execute(_BEFORE, (after,)).fetchone()
-        return before + 1, [Waiting(*row) for row in connection.execute(_WAITING_PAGE, (after, count))]
+        return before + 1, [Waiting(*_told(row)) for row in connection.execute(_WAITING_PAGE, (after, count))]
 
     return await store.read(unit)
 
@@ -69,7 +75,7 @@ async def waiting_page(store: Store, after: int, count: int) -> tuple[int, list[
 async def refused_page(store: Store, after: int, count: int) -> list[Refused]:
     """Up to `count` behind the id `after`."""
     return await store.read(
-        lambda connection: [Refused(*row) for row in connection.execute(_REFUSED_PAGE, (after, count))]
+        lambda connection: [Refused(*_told(row)) for row in connection.execute(_REFUSED_PAGE, (after, count))]
     )
 
 
@@ -81,11 +87,20 @@ async def one(store: Store, key: str) -> Whole | None:
         if waiting is not None:
             (position,) = connection.execute(_BEFORE, (waiting[0],)).fetchone()
             entry_id, envelope, queued_at_us = waiting
-            return Whole(entry_id, envelope, queued_at_us, position, None)
+            return Whole(entry_id, stored_json(envelope, queued_at_us), queued_at_us, position, None)
         refused = connection.execute(_ONE_REFUSED, (key,)).fetchone()
         if refused is None:
             return None
         entry_id, envelope, refused_at_us, problem = refused
-        return Whole(entry_id, envelope, refused_at_us, None, problem)
+        return Whole(entry_id, stored_json(envelope, refused_at_us), refused_at_us, None, problem)
 
     return await store.read(unit)
+
+
+def _told(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row of a page; raises `Damage` where its end is gone."""
+    _, _, to, _, _, at_us, *_ = row
+    if to is None:
+        raise Damage(CUT)
+    stored_time(at_us)
+    return row

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from shared.limits import PROCESSED_SECONDS_MIN
 from shared.times import MICROSECONDS
 from sidecar.core.handed_out import HANDED_MAX
+from sidecar.store.lost_pages import stored_json, stored_time
 from sidecar.store.store import Store, Unit
 
 MEMORY_SECONDS: Final = PROCESSED_SECONDS_MIN
@@ -27,9 +28,9 @@ _REMEMBER = (
     "ON CONFLICT DO NOTHING"
 )
 _TAKE_BACK = "DELETE FROM processed WHERE sender = ? AND idempotency_key = ? AND NOT stands"
-_STAND = "UPDATE processed SET stands = 1 WHERE sender = ? AND idempotency_key = ? RETURNING result"
+_STAND = "UPDATE processed SET stands = 1 WHERE sender = ? AND idempotency_key = ? RETURNING result, processed_at_us"
 _RECENT = "SELECT delivery_id, sender, idempotency_key FROM processed ORDER BY id DESC LIMIT ?"
-_RECALL = "SELECT result FROM processed WHERE sender = ? AND idempotency_key = ?"
+_RECALL = "SELECT result, processed_at_us FROM processed WHERE sender = ? AND idempotency_key = ?"
 _NEWEST = "SELECT processed_at_us FROM processed ORDER BY id DESC LIMIT 1"
 _OLDEST = "SELECT id, processed_at_us, sender, idempotency_key FROM processed WHERE id > ? ORDER BY id LIMIT ?"
 _FORGET = "DELETE FROM processed WHERE id = ?"
@@ -80,7 +81,7 @@ def stand(keys: Iterable[MessageKey]) -> Unit[dict[MessageKey, bytes | None]]:
 
     def unit(connection: sqlite3.Connection) -> dict[MessageKey, bytes | None]:
         found = ((key, connection.execute(_STAND, key).fetchone()) for key in wanted)
-        return {key: row[0] for key, row in found if row}
+        return {key: _result(*row) for key, row in found if row}
 
     return unit
 
@@ -101,7 +102,7 @@ async def recall(store: Store, keys: Iterable[MessageKey]) -> dict[MessageKey, b
 
     def unit(connection: sqlite3.Connection) -> dict[MessageKey, bytes | None]:
         found = ((key, connection.execute(_RECALL, key).fetchone()) for key in wanted)
-        return {key: row[0] for key, row in found if row}
+        return {key: _result(*row) for key, row in found if row}
 
     return await store.read(unit)
 
@@ -116,7 +117,7 @@ async def old_records(store: Store, now_us: int, after: int = 0) -> list[tuple[i
             return []
         cutoff_us = min(newest[0], now_us) - MEMORY_SECONDS * MICROSECONDS
         rows = connection.execute(_OLDEST, (after, _OLD_ROWS)).fetchall()
-        return [(record_id, MessageKey(*key)) for record_id, at_us, *key in rows if at_us < cutoff_us]
+        return [(record_id, MessageKey(*key)) for record_id, at_us, *key in rows if stored_time(at_us) < cutoff_us]
 
     return await store.read(unit)
 
@@ -129,3 +130,7 @@ def forget(record_ids: Iterable[int]) -> Unit[None]:
         connection.executemany(_FORGET, rows)
 
     return unit
+
+
+def _result(column: bytes | None, processed_at_us: int) -> bytes | None:
+    return None if column is None else stored_json(column, processed_at_us)

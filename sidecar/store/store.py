@@ -36,6 +36,7 @@ from shared.group_commit import GroupCommit
 from shared.problems import Problem
 from shared.service_manager import Standing
 from shared.times import MICROSECONDS
+from sidecar.store.lost_pages import LostPages
 
 _FAULTS: Final = (SqliteError, OSError, Damage, ThreadEnded)
 """What a unit of ours may meet; anything else is a fault of the program."""
@@ -62,7 +63,8 @@ class Store:
     long that somebody should `look_at_log`, which keeps in `stuck_bytes` how much of it cannot leave it.
 
     Once a wrong page has proved that the store is damaged, nothing is taken or given any more. What SQLite calls
-    malformed may be a disk that fails to read: it is trouble that may pass, and the next start finds out.
+    malformed may be a disk that fails to read: unless a page is found to be lost, it is trouble that may pass, and the
+    next start finds out.
 
     A connection whose thread has ended is replaced by the one that `connect` makes, for whoever comes next.
     """
@@ -72,10 +74,12 @@ class Store:
         database: Database,
         connect: Callable[[], Awaitable[Database]],
         path: Path,
+        lost: LostPages,
         clock: Clock,
         changed: Callable[[], None],
     ) -> None:
         self._database = database
+        self._lost = lost
         self._connect = connect
         self._path = path
         self._look_us = 0
@@ -184,7 +188,12 @@ class Store:
     async def _run(self, unit: Unit[T]) -> T:
         if self._database.ended:
             await self._reopen()
-        return await self._database.run(unit)
+        try:
+            return await self._database.run(unit)
+        except SqliteError as error:
+            if is_damage(error) and not is_certain(error):
+                await self._database.run(lambda _: self._lost.refuse())  # in the thread that writes, so nobody does
+            raise
 
     async def _reopen(self) -> None:
         async with self._replacing:
@@ -213,6 +222,7 @@ class Store:
             with contextlib.suppress(*_FAULTS):  # what is committed is in the log
                 await self._database.settle()
         await self._database.close()
+        self._lost.close()
 
 
 @asynccontextmanager
@@ -226,12 +236,16 @@ async def open_store(
     """
     schema = resources.files("sidecar.store").joinpath("schema.sql").read_text(encoding="utf-8")
 
-    def connect() -> Awaitable[Database]:
-        return open_database(path, schema, migrations=load_migrations("sidecar.store"))
+    lost = LostPages(path)
+
+    async def connect() -> Database:
+        await asyncio.to_thread(lost.refuse)
+        return await open_database(path, schema, migrations=load_migrations("sidecar.store"))
 
     try:
-        store = Store(await connect(), connect, path, clock or Clock(), changed)
+        store = Store(await connect(), connect, path, lost, clock or Clock(), changed)
     except Exception as error:
+        lost.close()
         if not is_damage(error) or await asyncio.to_thread(doubt, path, error) is not None:
             raise
         description = await asyncio.to_thread(describe_damage, path, error)
