@@ -55,8 +55,9 @@ def unix_door(path: Path, passed: socket.socket | None = None) -> Iterator[socke
 
 
 def remove_unix(path: Path, listener_inode: int) -> None:
-    """Remove our socket file at shutdown, unless something else stands there by now."""
-    with contextlib.suppress(FileNotFoundError):
+    """Remove our socket file at shutdown, unless something else stands there by now, or the disk takes no changes: the
+    next start replaces it."""
+    with contextlib.suppress(OSError):
         if path.lstat().st_ino == listener_inode:
             path.unlink()
 

@@ -245,7 +245,7 @@ async def _listening(
             _log.info("serving: %s at %s and %s:%d", agent, path, _LOOPBACK, port)
             yield
         finally:
-            port_file.unlink(missing_ok=True)
+            _remove(port_file)
             for site in runner.sites:
                 await site.stop()  # what comes from now on is for the next process, where systemd keeps the socket
 
@@ -263,7 +263,18 @@ def _listen_tcp(port: int) -> socket.socket:
 
 
 def _write_port(path: Path, port: int) -> None:
-    """Whole or not at all: a reader never sees half a number."""
+    """Whole or not at all: a reader never sees half a number. On a disk that is full agents come by the other door."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    fresh.write_text(f"{port}\n", encoding="ascii")
-    fresh.replace(path)
+    try:
+        fresh.write_text(f"{port}\n", encoding="ascii")
+        fresh.replace(path)
+    except OSError as error:
+        _log.warning("port-not-told: %s: %s", path, error)
+        for stale in (fresh, path):
+            _remove(stale)
+
+
+def _remove(path: Path) -> None:
+    """Unless the disk takes no changes."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)

@@ -1,5 +1,7 @@
 """One process per store: a second one is refused and told who holds it."""
 
+import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -22,7 +24,7 @@ class StoreLock:
 
     def __init__(self, folder: Path, patience_seconds: float = 0.0) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = _open(folder / "lock")
         deadline = time.monotonic() + patience_seconds
         while not self._try():
             if time.monotonic() >= deadline:
@@ -32,8 +34,9 @@ class StoreLock:
                     f"the store in {folder} is in use by process {holder or 'unknown'}; stop it first"
                 )
             time.sleep(_LOCK_RETRY_SECONDS)
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a disk that is full or read-only: the lock holds without a name
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def _try(self) -> bool:
         try:
@@ -45,3 +48,13 @@ class StoreLock:
     def release(self) -> None:
         """Let the store go."""
         os.close(self._descriptor)
+
+
+def _open(path: Path) -> int:
+    """The file; to be read only where the kernel has made its file system so. It is locked as well by that."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
