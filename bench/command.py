@@ -39,7 +39,7 @@ def bench(  # noqa: PLR0913, PLR0917 - an argument for each option of the verb
         int | None, typer.Option(min=1, help="Messages stored for W6 to W10; the long forms: 100000, W9 1000000.")
     ] = None,
     against: Annotated[
-        str, typer.Option(metavar="PEER,PEER", help=f"Measure W1, W2 and W4 on these as well: {', '.join(PEERS)}.")
+        str, typer.Option(metavar="PEER,PEER", help=f"Measure W1 to W6 on these as well: {', '.join(PEERS)}.")
     ] = "",
     directory: Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Where stores are made.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One short run of each: are the counts right?")] = False,

@@ -71,19 +71,27 @@ async def run_lanes(way: Way, lanes: Sequence[tuple[str, Sequence[Request]]], se
     return [one for lane in answered for one in lane]
 
 
-async def send_paced(lane: Connection, requests: Sequence[Request], seconds: float) -> list[Answered]:
-    """Send at the beat, 100 a second, for at most `seconds`; a send that was held up counts from its beat."""
-    answered: list[Answered] = []
+async def beats(count: int, seconds: float) -> AsyncIterator[int]:
+    """A beat, 100 a second, for each of `count` sends, and for at most `seconds`: when the send counts as left
+    (`time.perf_counter_ns`). What comes back late, held up by an answer, counts from its beat.
+    """
     start_ns = time.perf_counter_ns()
-    for number, request in enumerate(requests):
+    for number in range(count):
         beat_ns = start_ns + number * _BEAT_NS
         if beat_ns - start_ns > seconds * 1e9:
-            break
+            return
         early_ns = beat_ns - time.perf_counter_ns()
         if early_ns > 0:
             await asyncio.sleep(early_ns / 1e9)
         # A timer that fires late is our own fault; being held up by the answer before is the server's.
-        left_ns = time.perf_counter_ns() if early_ns > 0 else beat_ns
+        yield time.perf_counter_ns() if early_ns > 0 else beat_ns
+
+
+async def send_paced(lane: Connection, requests: Sequence[Request], seconds: float) -> list[Answered]:
+    """Send at the beat, the next when the answer is there."""
+    left, answered = iter(requests), list[Answered]()
+    async for left_ns in beats(len(requests), seconds):
+        request = next(left)
         answered.append(Answered(request, await lane.request(request.wire), left_ns))
     return answered
 

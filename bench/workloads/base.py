@@ -42,6 +42,8 @@ class Workload(ABC):
     ways: ClassVar[tuple[str, ...]] = tuple(WAYS)
     compared: ClassVar[Mapping[str, str]] = {}
     """Ratios to the first size in the same round: their names, and the figures they are of."""
+    against: ClassVar[Mapping[str, str]] = {"x": "messages_per_s"}
+    """Ratios to a peer in the same round, as `compared`."""
 
     def sizes(self, messages: int) -> list[int]:
         """Numbers of messages of which each is measured by itself, the smallest first."""

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 from bench.census import Census
 from bench.deployment import TEAM, TEAM_MEMBERS
@@ -23,6 +24,7 @@ class Broadcast(Workload):
     about = "one broadcast to 5 receivers, each receives and acks, 32 sends in flight; acked deliveries per second"
     messages_default = 10_000
     messages_quick = 640
+    against: ClassVar[Mapping[str, str]] = {"x": "deliveries_per_s"}
 
     async def run(self, stage: Stage) -> Measured:
         """The clock stops at the last ack; latency is from the send to each receipt."""

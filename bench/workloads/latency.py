@@ -1,6 +1,8 @@
 """W3: how long a message travels when there is little to do."""
 
 import asyncio
+from collections.abc import Mapping
+from typing import ClassVar
 
 from bench.census import Census
 from bench.deployment import SENDERS, SINK
@@ -18,6 +20,7 @@ class PacedLatency(Workload):
     about = "100 messages per second, from the send to its receipt by a waiting consumer"
     messages_default = 600
     messages_quick = 60
+    against: ClassVar[Mapping[str, str]] = {"p50_x": "p50_ms", "p99_x": "p99_ms"}
 
     async def run(self, stage: Stage) -> Measured:
         """Send at the beat; a send that was held up counts from its beat."""

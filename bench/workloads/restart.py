@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
 
 from bench.census import Census
 from bench.client import Response
@@ -29,6 +29,7 @@ class Restart(Workload):
     messages_default = 10_000
     messages_quick = 500
     own_deployment = True
+    against: ClassVar[Mapping[str, str]] = {"restart_x": "restart_s", "disk_x": "disk_mb"}
 
     async def run(self, stage: Stage) -> Measured:
         """Nothing stored may be lost: the backlog is consumed and counted at the end."""

@@ -87,19 +87,23 @@ def test_a_folder_too_long_for_sockets_is_told_before_anything_is_measured(short
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_a_peer_that_is_installed_is_measured_and_leaves_nothing(short_folder, peer):
-    """Its server is started, counted right, ended, and its files are gone."""
+    """Its server is started, counted right, killed and started again, ended, and its files are gone."""
     found = find(peer)
     if isinstance(found, str):
         pytest.skip(found)
     short_folder.chmod(0o755)  # PostgreSQL, started by root, runs as a user of its own
-    arguments = ("--workload", "W1", "--via", "adapter", "--messages", "60", "--quick", "--json", "--against", peer)
-    with start(short_folder, *arguments) as bench:
-        out, err = bench.communicate(timeout=100)
+    sizes = ("--quick", "--messages", "60", "--stored", "60")
+    measured = ("--workload", "W1,W3,W5,W6", "--via", "adapter", "--against", peer)
+    with start(short_folder, *measured, *sizes, "--json") as bench:
+        out, err = bench.communicate(timeout=200)
     assert bench.returncode == 0, out + err
     document = json.loads(out)
-    ours, theirs = document["results"]
-    assert (ours["via"], theirs["via"]) == ("adapter", peer)
-    assert theirs["median"]["adapter_x"] > 0
+    ways = [(result["workload"], result["via"]) for result in document["results"]]
+    assert ways == [(name, way) for way in ("adapter", peer) for name in ("W1", "W3", "W5", "W6")]
+    ratios = {"W1": "adapter_x", "W3": "adapter_p50_x", "W5": "adapter_x", "W6": "adapter_restart_x"}
+    theirs = {result["workload"]: result["median"] for result in document["results"][4:]}
+    assert all(theirs[name][ratio] > 0 for name, ratio in ratios.items())
+    assert theirs["W6"]["server_mb"] > 0
     assert document["environment"]["peers"] == {peer: found.durability}
     assert list(short_folder.iterdir()) == []
     folder = f"{short_folder}/".encode()
