@@ -15,6 +15,7 @@ from adapter.core.commands import Announced
 from adapter.core.notice import Notice, notice_of, retry_seconds
 from adapter.store.engine import Store
 from adapter.store.inbox import read_newer, read_start
+from shared.background import beside
 from shared.problems import Problem
 
 _log = logging.getLogger(__name__)
@@ -22,7 +23,6 @@ _log = logging.getLogger(__name__)
 _NOTICES_MAX: Final = 10
 """Read at once: with the largest of envelopes, a few mebibytes."""
 
-_CANCEL_SECONDS: Final = 0.1
 
 Tell = Callable[[Notice], Awaitable[None]]
 """Tells of one message; raises `NotToldError` when that did not succeed and is to be tried again."""
@@ -51,11 +51,8 @@ class Notifier:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Tell while the block lasts. What is being told when it ends is cut short; the next process tells it again."""
-        tasks = {asyncio.create_task(self._run(way, tell)) for way, tell in self._ways.items()}
-        try:
+        async with beside(*(self._run(way, tell) for way, tell in self._ways.items())):
             yield
-        finally:
-            await _ended(tasks)
 
     def _wake(self) -> None:
         for event in self._news.values():
@@ -93,11 +90,3 @@ class Notifier:
 
     async def _newer(self, mark: int) -> list[tuple[int, bytes]]:
         return await self._store.read(lambda db, names: read_newer(db, names, mark, _NOTICES_MAX))
-
-
-async def _ended(tasks: set["asyncio.Task[None]"]) -> None:
-    """Cancel until they have ended: Python 3.11's `wait_for` forgets a cancellation that comes with its result."""
-    while tasks:
-        for task in tasks:
-            task.cancel()
-        _, tasks = await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)

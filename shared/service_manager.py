@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from shared.background import beside
 from shared.config import ConfigurationFault
 from shared.times import MICROSECONDS
 
@@ -78,12 +79,10 @@ async def announced(look: Callable[[], Awaitable[Standing]]) -> AsyncIterator[No
     if not notifier.listened_to:
         yield
         return
-    telling = asyncio.get_running_loop().create_task(_tell(notifier, look))
     try:
-        yield
+        async with beside(_tell(notifier, look)):
+            yield
     finally:
-        telling.cancel()
-        await asyncio.wait({telling})
         notifier.tell("STOPPING=1")
 
 

@@ -1,6 +1,5 @@
 """One sidecar, wired: every part is made here and given what it needs."""
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -13,6 +12,7 @@ from typing import Final
 
 from aiohttp import web
 
+from shared.background import beside
 from shared.clock import Clock
 from shared.config import Config, ConfigurationFault, Limits, load
 from shared.database import LOCK_PATIENCE_SECONDS, StoreLock
@@ -166,15 +166,11 @@ class _Sidecar:
         await self._deferred.load()
         await self._seen.load(self._store)
         await self._monitor.load()
-        loop, forgetter = asyncio.get_running_loop(), Forgetter(self._store, self._link, self._clock)
-        lasting = {loop.create_task(work) for work in (self._poller.run(), forgetter.run(), self._monitor.run())}
+        forgetter = Forgetter(self._store, self._link, self._clock)
         try:
-            async with self._journal.handing_in():
+            async with beside(self._poller.run(), forgetter.run(), self._monitor.run()), self._journal.handing_in():
                 yield
         finally:
-            for task in lasting:
-                task.cancel()
-            await asyncio.wait(lasting)
             await self._end()
 
     def _adapter_is_ready(self) -> None:

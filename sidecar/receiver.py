@@ -110,21 +110,26 @@ class Receiver:
 
         It is not repeated where all that came was absorbed: the agent waits for the outcome.
         """
-        loop = asyncio.get_running_loop()
-        due, carrier = loop.time() + wait_seconds, _Carrier(self._ask, wait_seconds, count)
+        due = asyncio.get_running_loop().time() + wait_seconds
+        carrier = _Carrier(self._ask, wait_seconds, count)
         outcome = await self._carry(acks, carrier)
         try:
-            try:
-                arrived = self._read(carrier.answer)
-            except Problem as problem:
-                if not await self._is_back(problem, due):
-                    raise
-                return replace(await self.poll(max(0.0, due - loop.time()), count), acks=outcome)
-            fresh, _ = await self._absorb(arrived)
+            result = await self._come_with_acks(carrier.answer, due, count)
         except Problem as problem:
             problem.extra["acks"] = outcome
             raise
-        return self._hand(arrived, fresh, outcome)
+        return replace(result, acks=outcome)
+
+    async def _come_with_acks(self, answer: LinkAnswer | None, due: float, count: int) -> PollResult:
+        """What the answer to a poll with acks holds; where the adapter was away then, what a poll after it gives."""
+        try:
+            arrived = self._read(answer)
+        except Problem as problem:
+            if not await self._is_back(problem, due):
+                raise
+            return await self.poll(max(0.0, due - asyncio.get_running_loop().time()), count)
+        fresh, _ = await self._absorb(arrived)
+        return self._hand(arrived, fresh)
 
     async def _carry(self, acks: AckRequest, carrier: "_Carrier") -> dict[str, Any]:
         """What became of the acks; raises the `Problem` of those that did not leave."""
@@ -234,12 +239,12 @@ class Receiver:
             await asyncio.wait({telling})
         return fresh, True
 
-    def _hand(self, arrived: Iterable[Handed], fresh: list[Handed], acks: dict[str, Any] | None = None) -> PollResult:
+    def _hand(self, arrived: Iterable[Handed], fresh: list[Handed]) -> PollResult:
         gaps = self._seen.arrived((handed.channel, handed.sequence) for handed in arrived)
         self._acknowledger.handed_out(fresh)
         self._counters.deliveries_handed += len(fresh)
         self._counters.gaps_found += len(gaps)
-        return PollResult(fresh, gaps, acks)
+        return PollResult(fresh, gaps)
 
     async def _abandon(self, exchange: "asyncio.Future[LinkAnswer]", give_up: "asyncio.Future[None]") -> None:
         """Close a poll nobody waits for. What the adapter had handed over by then still comes, and is given back."""

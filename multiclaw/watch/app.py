@@ -1,13 +1,11 @@
 """Wiring, in one place: a configuration in, a running watcher out."""
 
-import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from multiclaw.units import by_systemd
 from multiclaw.watch.core.alarm import Alarm
@@ -18,6 +16,7 @@ from multiclaw.watch.outbox import Outbox
 from multiclaw.watch.progress import Progress
 from multiclaw.watch.watcher import Watcher
 from multiclaw.watch.ways import ways_of
+from shared.background import beside
 from shared.clock import Clock
 from shared.config import Config, ConfigurationFault
 from shared.database.lock import StoreLock
@@ -55,9 +54,8 @@ async def watching(config: Config, wish: Wish, show: Callable[[Alarm], None]) ->
         watcher = Watcher(Trust(managed, os.geteuid()), progress, show, clock, outbox)
         if outbox is not None:
             await stack.enter_async_context(outbox.telling(watcher.begun))
-        await stack.enter_async_context(
-            _running([watcher.follow_journal(reader), watcher.follow_files(folders_of(config, by_systemd=managed))])
-        )
+        files = watcher.follow_files(folders_of(config, by_systemd=managed))
+        await stack.enter_async_context(beside(watcher.follow_journal(reader), files))
         await stack.enter_async_context(announced(_Standing(watcher).look))
         yield watcher
 
@@ -77,17 +75,6 @@ def _locked(folder: Path) -> StoreLock:
         raise ConfigurationFault(f"the watcher cannot keep its place: {error}") from error
     except ConfigurationFault as fault:
         raise ConfigurationFault(f"{fault}; to look on beside it, add: --only-show") from fault
-
-
-@asynccontextmanager
-async def _running(works: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    tasks = {asyncio.create_task(work) for work in works}
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
 
 
 class _Standing:

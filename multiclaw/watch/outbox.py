@@ -12,6 +12,7 @@ from multiclaw.watch.progress import Progress
 from multiclaw.watch.spool import Spool
 from multiclaw.watch.teller import Teller
 from multiclaw.watch.ways import Tell, is_agent_way
+from shared.background import beside
 from shared.clock import Clock
 from shared.journal import Entry, Journal
 from shared.journal_events import EVENTS, WATCH_UNDELIVERED, JournalEvent
@@ -68,14 +69,8 @@ class Outbox:
     @asynccontextmanager
     async def telling(self, begun: asyncio.Event) -> AsyncIterator[None]:
         """Tell while the block lasts, once the tail has begun. What is cut short is told again by the next process."""
-        tasks = {asyncio.create_task(_run(teller, begun)) for teller in self._tellers}
-        try:
+        async with beside(*(_run(teller, begun) for teller in self._tellers)):
             yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks)
 
     async def _has_room(self, way: str, alarm: Alarm) -> bool:
         """Whether the alarm may wait for the way; the oldest that do are given up for it."""

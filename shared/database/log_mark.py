@@ -62,7 +62,7 @@ def parse_salts(header: bytes) -> bytes | None:
     return salts if [first, second] == checksum else None
 
 
-def log_bytes(log: BinaryIO) -> int:
+def readable_bytes(log: BinaryIO) -> int:
     """How much of an open log SQLite may read after a crash: its header, and frames as long as they have its salts."""
     log.seek(0)
     header = log.read(_HEADER.size)

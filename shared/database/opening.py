@@ -15,7 +15,7 @@ from shared.database.checksums import APPLICATION_ID, judge_store, library_check
 from shared.database.connection import Database
 from shared.database.damage import Damage
 from shared.database.library import LIBRARY
-from shared.database.log_mark import CAN_MARK, FRAME_HEADER_BYTES, LogMark, log_bytes
+from shared.database.log_mark import CAN_MARK, FRAME_HEADER_BYTES, LogMark, readable_bytes
 from shared.database.migrations import Migration, is_empty, migrate, plan, version_of
 
 T = TypeVar("T")
@@ -181,7 +181,7 @@ def _write_log_again(log: Path) -> None:
     if not log.exists():
         return
     with log.open("r+b") as file:
-        left = log_bytes(file)
+        left = readable_bytes(file)
         file.seek(0)
         while block := file.read(min(left, len(_ZEROS))):
             file.seek(-len(block), os.SEEK_CUR)

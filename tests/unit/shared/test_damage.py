@@ -10,7 +10,7 @@ import pytest
 from shared.config import ConfigurationFault
 from shared.database import Damage, doubt, is_certain, is_damage
 from shared.database.checksums import APPLICATION_ID, judge_store
-from shared.database.log_mark import Mark, log_bytes, lost_commits, parse_mark, parse_salts
+from shared.database.log_mark import Mark, lost_commits, parse_mark, parse_salts, readable_bytes
 
 SALTS = b"saltsalt"
 
@@ -117,6 +117,6 @@ def test_a_log_reaches_as_far_as_its_salts(order):
 
     own = log_header(order) + 2 * frame(SALTS)
     for rest in (b"", frame(b"olderlog"), bytes(10_000)):
-        assert log_bytes(io.BytesIO(own + rest)) == len(own)
+        assert readable_bytes(io.BytesIO(own + rest)) == len(own)
     for nothing in (b"", bytes(10_000), b"garbage" * 1_000):
-        assert log_bytes(io.BytesIO(nothing)) == 0
+        assert readable_bytes(io.BytesIO(nothing)) == 0
