@@ -36,7 +36,7 @@ def bench(  # noqa: PLR0913, PLR0917 - an argument for each option of the verb
     seconds: Annotated[float, typer.Option(min=0.1, help="A run sends for so long at most.")] = 30.0,
     messages: Annotated[int | None, typer.Option(min=1, help="Messages of a run of W1 to W5.")] = None,
     stored: Annotated[
-        int | None, typer.Option(min=1, help="Messages stored for W6 to W10; the long forms: 100000, W9 1000000.")
+        int | None, typer.Option(min=1, help="Messages stored for W6 to W11; the long forms: 100000, W9 1000000.")
     ] = None,
     against: Annotated[
         str, typer.Option(metavar="PEER,PEER", help=f"Measure W1 to W6 on these as well: {', '.join(PEERS)}.")

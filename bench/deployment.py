@@ -16,7 +16,7 @@ from multiclaw.supervisor import health_of
 from shared.config import Config, load
 from shared.keys import create_key, create_private
 from shared.lifecycle import PARENT_VARIABLE
-from shared.names import ADAPTER
+from shared.names import ADAPTER, GOVERNOR
 
 SENDERS: Final = ("s1", "s2", "s3", "s4", "s5", "s6")
 ORCHESTRATOR: Final = SENDERS[5]
@@ -133,16 +133,23 @@ class Deployment:
 
     async def check_store(self) -> None:
         """The whole check of the store while nobody has it open; raises `CannotRun` with what it finds."""
+        await self._verb("check")
+
+    async def back_up(self) -> None:
+        """`multiclaw backup`, while the adapter runs; raises `CannotRun` with its last words."""
+        await self._verb("backup")
+
+    async def _verb(self, name: str) -> None:
         command = (sys.executable, "-P", "-c", "from multiclaw.cli import main; main()")
-        check = await asyncio.create_subprocess_exec(
+        verb = await asyncio.create_subprocess_exec(
             *command,
-            *("check", "--config", str(self._config_path)),
+            *(name, "--config", str(self._config_path)),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        said, _ = await check.communicate()
-        if check.returncode:
-            raise CannotRun(f"the store that was filled is not right: {said.decode(errors='replace')}")
+        said, _ = await verb.communicate()
+        if verb.returncode:
+            raise CannotRun(f"multiclaw {name} failed: {said.decode(errors='replace')}")
 
     async def stop(self) -> None:
         """Stop everything, sidecars first; the folder stays until the block ends."""
@@ -207,6 +214,7 @@ def _make(folder: Path) -> Path:
     config = load(path, environ={})
     config.paths.keys.mkdir(mode=0o700)
     config.paths.contracts.mkdir(mode=0o700)
+    create_key(config.paths.keys, GOVERNOR)
     for agent in agents:
         create_key(config.paths.keys, agent)
         config.sidecar_state(agent).mkdir(mode=0o700, parents=True)

@@ -49,6 +49,7 @@ _COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("still_messages_per_s", "still msg/s", ",.0f"),
     ("still_p50_ms", "still p50 ms", ".2f"),
     ("still_p99_ms", "still p99 ms", ".2f"),
+    ("backup_s", "backup s", ".2f"),
     ("pruned_s", "pruned s", ".1f"),
     ("replayed_s", "replayed s", ".1f"),
     ("disk_after_mb", "after MB", ".0f"),

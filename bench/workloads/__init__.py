@@ -1,7 +1,8 @@
-"""The workloads W1 to W10. Each starts with empty queues, and ends by counting what came out."""
+"""The workloads W1 to W11. Each starts with empty queues, and ends by counting what came out."""
 
 from typing import Final
 
+from bench.workloads.backing_up import BackingUp
 from bench.workloads.backlog import Backlog
 from bench.workloads.base import Measured, Stage, Workload
 from bench.workloads.broadcast import Broadcast
@@ -24,6 +25,7 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     Replaying(),
     Capacity(),
     Draining(),
+    BackingUp(),
 )
 
 __all__ = ["WORKLOADS", "Measured", "Stage", "Workload"]

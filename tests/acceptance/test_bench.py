@@ -52,6 +52,7 @@ def test_quick_form_counts_right_and_leaves_nothing(short_folder, way):
     if way == "adapter":
         expected = {"send_x", "take_x", "cpu_x", "send_p99_ms", "take_p99_ms", "restart_s", "adapter_rss_mb", "disk_mb"}
         assert medians["W9"].keys() >= expected
+        assert medians["W11"].keys() >= {"p50_ms", "p99_ms", "still_p99_ms", "backup_s", "disk_mb"}
     if way == "sidecar":
         assert medians["W10"].keys() >= {"restart_s", "drained_s", "first_found_s", "last_found_s", "found_together"}
         assert 0 < medians["W10"]["p99_ms"] < BESIDE_A_DRAIN_MS_MAX
