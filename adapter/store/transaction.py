@@ -242,7 +242,7 @@ class SqliteTransaction:
         return (
             d.message_id,
             self.names.agent_ids[d.recipient],
-            d.state,
+            int(d.state),
             d.handovers,
             d.failures,
             d.solo,
