@@ -1,5 +1,5 @@
-"""`python -m tests.crash`: the whole sweep of both scenarios, also where syncs fail, and every mutant; `--share` takes
-a part of the cuts.
+"""`python -m tests.crash`: the whole sweep of every scenario, of the processes also where syncs fail, and every mutant;
+`--share` takes a part of the cuts.
 """
 
 import argparse
@@ -7,12 +7,13 @@ import itertools
 import sys
 import time
 
-from tests.crash import adapter, sidecar
-from tests.crash.mutants import FAIL_SYNC_EVERY, MUTANTS
+from tests.crash import adapter, replacing, sidecar
+from tests.crash.mutants import FAIL_SYNC_EVERY, MUTANTS, OF_REPLACEMENTS
 from tests.crash.recording import record
 from tests.crash.sweep import Check, sweep
 
 SCENARIOS: dict[str, Check] = {"adapter": adapter.faults, "sidecar": sidecar.faults}
+REPLACING: dict[str, Check] = {"replacing": replacing.faults}
 
 
 def main() -> int:
@@ -22,7 +23,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     failures = 0
-    for (scenario, check), every in itertools.product(SCENARIOS.items(), (0, 7, 11, 37)):
+    played = [*itertools.product(SCENARIOS.items(), (0, 7, 11, 37)), *itertools.product(REPLACING.items(), (0,))]
+    for (scenario, check), every in played:
         began, recording = time.monotonic(), record(scenario, fail_sync_every=every)
         done = sweep(recording, check, seed=asked.seed, share=asked.share)
         failures += bool(done.faults)
@@ -35,7 +37,7 @@ def main() -> int:
         every = FAIL_SYNC_EVERY.get(mutant, 0)
         noticed = [
             name
-            for name, check in SCENARIOS.items()
+            for name, check in (REPLACING if mutant in OF_REPLACEMENTS else SCENARIOS).items()
             if sweep(record(name, mutant, fail_sync_every=every), check, faults_max=1).faults
         ]
         failures += not noticed

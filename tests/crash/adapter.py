@@ -29,7 +29,7 @@ from shared.strict_json import decode_object
 from shared.times import MICROSECONDS
 from tests.crash.answering import answered
 from tests.crash.mutants import mutated
-from tests.crash.recording import tell
+from tests.crash.recording import settle_folders, tell
 from tests.support.clock import START_SECONDS
 from tests.support.deployment import Deployment
 from tests.support.factories import policy, topology
@@ -170,6 +170,7 @@ async def _clients(deployment: Deployment) -> AsyncIterator[dict[str, LinkClient
 async def play(folder: Path) -> None:
     """The scenario, and the end of the process in peace."""
     deployment = Deployment(folder, _LIMITS)
+    settle_folders(folder)
     with (
         mock.patch.object(adapter.store.engine, "BUSY_STORE", _TUNING),
         mock.patch.object(adapter.store.reserve, "MESSAGES_AHEAD", _MESSAGES_AHEAD),

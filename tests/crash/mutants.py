@@ -8,11 +8,13 @@ from typing import Any, Final
 from unittest import mock
 
 import adapter.store.engine
+import adapter.store.replacing
 import adapter.store.reserve
 import shared.database.opening
 import sidecar.store.store
 from adapter.core.handing import Handing
-from shared.database import transaction
+from adapter.store import restoring
+from shared.database import connect_to_change, transaction
 from shared.database.library import LIBRARY
 from shared.database.log_mark import LogMark
 from shared.limits import BATCH_MESSAGES_MAX
@@ -92,6 +94,23 @@ def _processed_forgotten() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(Acknowledger, "_remember", remember)
 
 
+def _replacing_file_unsynced() -> contextlib.AbstractContextManager[Any]:
+    """Neither as it is copied, nor as it is changed, nor before it is renamed; each of these would do."""
+
+    def connect(path: Path) -> Any:
+        connection = connect_to_change(path)
+        connection.execute("PRAGMA synchronous=OFF")
+        return connection
+
+    stack = contextlib.ExitStack()
+    stack.enter_context(mock.patch.object(adapter.store.replacing, "sync_file"))
+    stack.enter_context(
+        mock.patch.object(restoring, "copy_file", lambda given, taken: taken.write_bytes(given.read_bytes()))
+    )
+    stack.enter_context(mock.patch.object(restoring, "connect_to_change", connect))
+    return stack
+
+
 MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
     "synchronous-normal": lambda: _synchronous("NORMAL"),
     "synchronous-off": lambda: _synchronous("OFF"),
@@ -101,9 +120,14 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
     "outbox-emptied-first": _outbox_emptied_first,
     "processed-forgotten": _processed_forgotten,
     "numbers-reserved-later": lambda: mock.patch.object(adapter.store.reserve, "write_durably", Path.write_bytes),
+    "replaced-names-unsynced": lambda: mock.patch.object(adapter.store.replacing, "sync_folder"),
+    "replacing-file-unsynced": _replacing_file_unsynced,
     "failed-sync-believed": lambda: mock.patch.object(shared.database.opening, "_write_log_again"),
 }
 """By name. `synchronous-normal` and `-off` are of both processes."""
 
 FAIL_SYNC_EVERY: Final = {"failed-sync-believed": 37}
 """What breaks only where syncs fail."""
+
+OF_REPLACEMENTS: Final = frozenset({"replaced-names-unsynced", "replacing-file-unsynced"})
+"""What only the scenario of replacements plays, which plays nothing else."""

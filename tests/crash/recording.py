@@ -5,6 +5,7 @@ with `tell` at that moment; since that is a write like any other, the recording 
 one order.
 """
 
+import contextlib
 import json
 import os
 import struct
@@ -17,6 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from shared.durable_files import sync_folder
 from tests.support.diskshim import watched
 
 _HEAD = struct.Struct("=BIQQ")
@@ -34,16 +36,25 @@ class Operation(IntEnum):
     UNLINK = 5
     RENAME = 6
     SYNC_FAILED = 7
+    LINK = 8
+    MAKE_FOLDER = 9
+    REMOVE_FOLDER = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One operation. `offset` is where a write went or how long a file was made; a rename's data is its target."""
+    """One operation. `offset` is where a write went or how long a file was made; the data of a rename and of a link is
+    the new name."""
 
     operation: Operation
     path: str
     offset: int
     data: bytes
+
+    @property
+    def changes_names(self) -> bool:
+        """Whether it changes not what a file holds, but which there are."""
+        return self.operation not in {Operation.WRITE, Operation.TRUNCATE, Operation.SYNC, Operation.SYNC_FAILED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,15 @@ def tell(folder: Path, promise: dict[str, Any]) -> None:
     descriptor = os.open(folder / "state" / _PROMISES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(descriptor, json.dumps(promise).encode())
     os.close(descriptor)
+
+
+def settle_folders(folder: Path) -> None:
+    """In a scenario: its folders were made long before the power fails."""
+    for made in sorted(each for each in (folder / "state").rglob("*") if each.is_dir()):
+        while True:
+            with contextlib.suppress(OSError):  # one that was made to fail
+                sync_folder(made.parent)
+                break
 
 
 def record(scenario: str, mutant: str = "", *, fail_sync_every: int = 0) -> Recording:
@@ -97,12 +117,14 @@ def _steps(log: bytes, folder: Path) -> Iterator[Record | dict[str, Any]]:
         at += _HEAD.size
         path = os.path.relpath(log[at : at + path_length].decode(), folder)
         at += path_length
-        carries = operation in {Operation.WRITE, Operation.RENAME}
+        names = operation in {Operation.RENAME, Operation.LINK}
+        carries = names or operation == Operation.WRITE
         data = log[at : at + length] if carries else b""
         at += len(data)
         if path == _PROMISES:
             if operation == Operation.WRITE:
                 yield json.loads(data)
         elif not path.endswith("-shm"):  # shared memory of the processes that have just lost their power
-            target = os.path.relpath(data.decode(), folder).encode() if operation == Operation.RENAME else data
-            yield Record(Operation(operation), path, offset, target)
+            yield Record(
+                Operation(operation), path, offset, os.path.relpath(data.decode(), folder).encode() if names else data
+            )

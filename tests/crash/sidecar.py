@@ -21,7 +21,7 @@ from shared.strict_json import decode_object
 from sidecar.app import application
 from tests.crash.answering import answered
 from tests.crash.mutants import mutated
-from tests.crash.recording import tell
+from tests.crash.recording import settle_folders, tell
 from tests.support.agent_client import AgentClient
 from tests.support.deployment import Deployment, until
 from tests.support.factories import new_key
@@ -132,6 +132,7 @@ async def _running(deployment: Deployment) -> AsyncIterator[AgentClient]:
 async def play(folder: Path) -> None:
     """The scenario, and the end of the process in peace. A start that a failing disk refuses is made again."""
     deployment = Deployment(folder, _LIMITS)
+    settle_folders(folder)
     with mock.patch.object(sidecar.store.store, "open_database", partial(open_database, tuning=_TUNING)):
         async with contextlib.AsyncExitStack() as running:
             client = await _started(running, deployment)

@@ -27,7 +27,8 @@ class Sweep:
 
 
 def sweep(recording: Recording, check: Check, *, seed: int = 1, share: float = 1.0, faults_max: int = 20) -> Sweep:
-    """Cut after every operation, or after a seeded `share` of them; ends early after `faults_max` faults."""
+    """Cut after every operation, or after each that changes names and a seeded `share` of the others; ends early after
+    `faults_max` faults."""
     rng = random.Random(f"sweep {seed}")
     done, disk = Sweep(), Disk()
     promises: list[dict[str, Any]] = []
@@ -37,7 +38,7 @@ def sweep(recording: Recording, check: Check, *, seed: int = 1, share: float = 1
             promises.append(step)
             continue
         disk.apply(step)
-        if rng.random() >= share:
+        if rng.random() >= share and not step.changes_names:
             continue
         done.cuts += 1
         for mode, image in disk.images(rng):
@@ -53,18 +54,17 @@ def sweep(recording: Recording, check: Check, *, seed: int = 1, share: float = 1
 
 
 def _digest(image: Image) -> bytes:
-    digest = sha256()
-    for path in sorted(image):
-        digest.update(path.encode() + b"\0" + len(image[path]).to_bytes(8, "big") + image[path])
+    digest = sha256(repr((sorted(image.folders), sorted(image.links.items()))).encode())
+    for path in sorted(image.files):
+        content = image.files[path]
+        digest.update(path.encode() + b"\0" + len(content).to_bytes(8, "big") + content)
     return digest.digest()
 
 
 def _faults(image: Image, promises: Sequence[dict[str, Any]], check: Check) -> list[str]:
     folder = Path(tempfile.mkdtemp(prefix="mc-cut-", dir="/dev/shm"))
     try:
-        for path, content in image.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(content)
+        image.lay_out(folder)
         return list(check(folder, promises))
     except LIBRARY.Error as error:
         return [f"it does not open: {error!r}"]

@@ -21,12 +21,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { CREATE = 1, WRITE, TRUNCATE, SYNC, UNLINK, RENAME, SYNC_FAILED };
+enum { CREATE = 1, WRITE, TRUNCATE, SYNC, UNLINK, RENAME, SYNC_FAILED, LINK, MAKE_FOLDER, REMOVE_FOLDER };
 #define FILES_MAX 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -143,6 +144,7 @@ static void opened(int fd, const char *path, int flags, int existed) {
 
 OPEN(open, (const char *path, int flags, ...), path, REAL(open)(path, flags, mode))
 OPEN(open64, (const char *path, int flags, ...), path, REAL(open64)(path, flags, mode))
+/* Relative to an open folder nothing of ours is made, and only folders are opened. */
 OPEN(openat, (int at, const char *path, int flags, ...), path, REAL(openat)(at, path, flags, mode))
 OPEN(openat64, (int at, const char *path, int flags, ...), path, REAL(openat64)(at, path, flags, mode))
 
@@ -244,27 +246,85 @@ int fsync(int fd) { return sync_file(fd, REAL(fsync)); }
 
 int fdatasync(int fd) { return sync_file(fd, REAL(fdatasync)); }
 
-int unlink(const char *path) {
-    int result = REAL(unlink)(path);
-    if (result == 0) {
-        pthread_mutex_lock(&lock);
-        if (inside(path)) SAVING_ERRNO(record(UNLINK, path, 0, NULL, 0));
-        pthread_mutex_unlock(&lock);
-    }
-    return result;
+/* The whole path of one that may be relative to an open folder; what is longer than a path can be ends the run. */
+static const char *whole(int at, const char *path, char *buffer) {
+    if (path[0] == '/' || at == AT_FDCWD) return path;
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", at);
+    ssize_t length = readlink(link, buffer, PATH_MAX);
+    if (length < 0 || (size_t)length + strlen(path) + 2 > PATH_MAX) abort();
+    buffer[length] = '/';
+    strcpy(buffer + length + 1, path);
+    return buffer;
 }
 
-int rename(const char *from, const char *to) {
-    int result = REAL(rename)(from, to);
-    if (result == 0) {
-        pthread_mutex_lock(&lock);
-        if (inside(from)) SAVING_ERRNO(record(RENAME, from, 0, to, strlen(to)));
-        pthread_mutex_unlock(&lock);
-    }
-    return result;
+/* A change of names: what is recorded is that of `path`, with `target` where it has one. */
+#define RENAMED(call, operation, path, target)                                                    \
+    do {                                                                                          \
+        begin();                                                                                  \
+        pthread_mutex_lock(&lock);                                                                \
+        int result = call;                                                                        \
+        if (result == 0 && inside(path))                                                          \
+            SAVING_ERRNO(record(operation, path, 0, target, strlen(target)));                     \
+        pthread_mutex_unlock(&lock);                                                              \
+        return result;                                                                            \
+    } while (0)
+
+int unlink(const char *path) { RENAMED(REAL(unlink)(path), UNLINK, path, ""); }
+
+int rmdir(const char *path) { RENAMED(REAL(rmdir)(path), REMOVE_FOLDER, path, ""); }
+
+int unlinkat(int at, const char *name, int flags) {
+    char buffer[PATH_MAX];
+    const char *path = whole(at, name, buffer);
+    RENAMED(REAL(unlinkat)(at, name, flags), flags & AT_REMOVEDIR ? REMOVE_FOLDER : UNLINK, path, "");
 }
 
-/* What would change a file unseen ends the run. */
+int mkdir(const char *path, mode_t mode) { RENAMED(REAL(mkdir)(path, mode), MAKE_FOLDER, path, ""); }
+
+int rename(const char *from, const char *to) { RENAMED(REAL(rename)(from, to), RENAME, from, to); }
+
+int link(const char *from, const char *to) { RENAMED(REAL(link)(from, to), LINK, from, to); }
+
+int linkat(int from_at, const char *from_name, int to_at, const char *to_name, int flags) {
+    char from_buffer[PATH_MAX], to_buffer[PATH_MAX];
+    const char *from = whole(from_at, from_name, from_buffer), *to = whole(to_at, to_name, to_buffer);
+    RENAMED(REAL(linkat)(from_at, from_name, to_at, to_name, flags), LINK, from, to);
+}
+
+/* What would change a file or a name unseen ends the run. */
+int renameat(int from_at, const char *from, int to_at, const char *to) {
+    char buffer[PATH_MAX];
+    if (inside(whole(from_at, from, buffer))) abort();
+    return REAL(renameat)(from_at, from, to_at, to);
+}
+
+int mkdirat(int at, const char *path, mode_t mode) {
+    char buffer[PATH_MAX];
+    if (inside(whole(at, path, buffer))) abort();
+    return REAL(mkdirat)(at, path, mode);
+}
+
+int symlink(const char *target, const char *path) {
+    if (inside(path)) abort();
+    return REAL(symlink)(target, path);
+}
+
+ssize_t sendfile(int to, int from, off_t *offset, size_t length) {
+    if (path_of(to) != NULL) abort();
+    return REAL(sendfile)(to, from, offset, length);
+}
+
+ssize_t sendfile64(int to, int from, off64_t *offset, size_t length) {
+    if (path_of(to) != NULL) abort();
+    return REAL(sendfile64)(to, from, offset, length);
+}
+
+ssize_t copy_file_range(int from, off64_t *from_offset, int to, off64_t *to_offset, size_t length, unsigned flags) {
+    if (path_of(to) != NULL) abort();
+    return REAL(copy_file_range)(from, from_offset, to, to_offset, length, flags);
+}
+
 ssize_t writev(int fd, const struct iovec *parts, int count) {
     if (path_of(fd) != NULL) abort();
     return REAL(writev)(fd, parts, count);
