@@ -1,5 +1,6 @@
 """What `doctor` looks at: one function for each thing, which tells what it found in the words of who would refuse."""
 
+import os
 import shutil
 import stat
 from collections.abc import Iterator
@@ -18,6 +19,10 @@ from shared.keys import KeyFault, load_keyring
 _LOG_BYTES_MAX: Final = 64 * 1024 * 1024
 """What the log of each store may grow to before a checkpoint empties it; with less disk than all logs may take, a
 store can fail in the middle of its work."""
+
+_BLOCK_BYTES_MIN: Final = 4_096
+"""SQLite makes room for the memory that the processes of a store share by a byte in each so many. Where blocks are
+smaller, the others are holes, and a disk that is full has none to give when they are written to."""
 
 Level = Literal["ok", "warning", "fault"]
 
@@ -45,7 +50,7 @@ def examine(config: Config) -> Iterator[Finding]:
         yield from _units(config)
     yield from _tokens(config)
     yield from _sockets(config)
-    yield _disk(config)
+    yield from _disk(config)
     for path in (config.adapter_store, *map(config.sidecar_store, config.agents)):
         yield _store(path)
 
@@ -97,11 +102,15 @@ def _sockets(config: Config) -> Iterator[Finding]:
     yield from faults or [Finding("sockets", "ok", f"the paths in {config.paths.run} are short enough")]
 
 
-def _disk(config: Config) -> Finding:
+def _disk(config: Config) -> Iterator[Finding]:
     folder = next(place for place in (config.paths.state, *config.paths.state.parents) if place.exists())
     free, needed = shutil.disk_usage(folder).free, _LOG_BYTES_MAX * (1 + len(config.agents))
     detail = f"{_mebibytes(free)} are free at {folder}; the logs alone may take {_mebibytes(needed)}"
-    return Finding("disk", "ok" if free >= needed else "fault", detail)
+    yield Finding("disk", "ok" if free >= needed else "fault", detail)
+    block_bytes = os.statvfs(folder).f_bsize
+    if block_bytes < _BLOCK_BYTES_MIN:
+        detail = f"the file system of {folder} has blocks of {block_bytes} bytes: when it is full, SIGBUS may kill what"
+        yield Finding("disk", "warning", f"{detail} has a store on it; make it with blocks of {_BLOCK_BYTES_MIN} bytes")
 
 
 def _store(path: Path) -> Finding:

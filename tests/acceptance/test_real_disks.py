@@ -17,7 +17,6 @@ REASON = why_not()
 pytestmark = [
     pytest.mark.skipif(REASON is not None, reason=REASON or ""),
     pytest.mark.timeout(180),
-    pytest.mark.xdist_group("loop-disk"),
 ]
 
 

@@ -9,13 +9,15 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
-_TOOLS = ("mkfs.ext4", "fsck.ext4", "mount", "umount", "losetup", "findmnt")
+_TOOLS = ("mkfs.ext4", "fsck.ext4", "mount", "umount", "losetup", "findmnt", "unshare")
 _MIB = 1 << 20
+_DISK_BYTES = 96 * _MIB
 _SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN of linux/ext4.h
 _NO_FLUSH = 2  # EXT4_GOING_FLAGS_NOLOGFLUSH: what is not synced is gone, as in a power cut
 _BLOCK_BYTES = 4096  # as on every disk of more than 512 MB; SQLite relies on it for its -shm when the disk is full
 _SECONDS_MAX = 60
 _CORRECTED = 1  # exit status of fsck
+_NOT_MOUNTED = 32  # and of umount
 
 
 def why_not() -> str | None:
@@ -25,19 +27,22 @@ def why_not() -> str | None:
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
         return f"a file system of its own needs {', '.join(missing)}: apt install e2fsprogs mount"
-    done = subprocess.run(["losetup", "-f"], capture_output=True, check=False, text=True, timeout=_SECONDS_MAX)  # noqa: S607 - the system's own tool
-    return f"there is no loop device: {done.stderr.strip()}" if done.returncode else None
+    for command in (("losetup", "-f"), ("unshare", "--mount", "true")):  # a device, and the right to mount it
+        done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=_SECONDS_MAX)  # noqa: S603 - the system's own tools
+        if done.returncode:
+            return f"there can be no file system of its own here: {done.stderr.strip()}"
+    return None
 
 
 class LoopDisk:
     """Mounted at a folder for a block. Used with `with`: at the end it is unmounted, whoever still has files open."""
 
-    def __init__(self, image: Path, folder: Path, megabytes: int = 96) -> None:
+    def __init__(self, image: Path, folder: Path) -> None:
         self._image = image
         self._folder = folder
         self._ballast = folder / "ballast"
         with image.open("wb") as file:
-            file.truncate(megabytes * _MIB)
+            file.truncate(_DISK_BYTES)
         _run("mkfs.ext4", "-q", "-F", "-b", str(_BLOCK_BYTES), str(image))
 
     def __enter__(self) -> Self:
@@ -46,11 +51,10 @@ class LoopDisk:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if os.path.ismount(self._folder):
-            _run("umount", "--lazy", str(self._folder))
+        _run("umount", "--lazy", str(self._folder), statuses=(0, _NOT_MOUNTED))
 
     def mount(self) -> None:
-        """Put it in place; raises `subprocess.CalledProcessError` where the kernel does not take it."""
+        """Put it in place."""
         _run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self._folder))
 
     def mend(self) -> None:

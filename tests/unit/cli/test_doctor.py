@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,3 +128,13 @@ def test_host_faults_end_with_one(monkeypatch, deployment, examined):
     status, ill = examined()
     assert (status, set(ill)) == (1, {"tokens", "disk", "store"})
     assert ill["store"] == ("fault", f"{store} is no SQLite database")
+
+
+def test_small_blocks_are_a_warning(monkeypatch, deployment, examined):
+    """Of the file system of the state: a full one would kill the processes."""
+    free = {"f_frsize": 1024, "f_blocks": 2**40, "f_bfree": 2**40, "f_bavail": 2**40}
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bsize=1024, **free))
+    status, ill = examined()
+    assert status == 0
+    level, detail = ill["disk"]
+    assert (level, "blocks of 1024 bytes" in detail) == ("warning", True)
