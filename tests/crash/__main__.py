@@ -1,5 +1,5 @@
-"""`python -m tests.crash`: the whole sweep of every scenario, of the processes also where syncs fail, and every mutant;
-`--share` takes a part of the cuts.
+"""`python -m tests.crash`: the whole sweep of every scenario, also where syncs fail, and every mutant; `--share` takes
+a part of the cuts.
 """
 
 import argparse
@@ -15,6 +15,9 @@ from tests.crash.sweep import Check, sweep
 SCENARIOS: dict[str, Check] = {"adapter": adapter.faults, "sidecar": sidecar.faults}
 REPLACING: dict[str, Check] = {"replacing": replacing.faults}
 
+_SELDOM = (0, 37, 41, 53)
+"""Each so many syncs one fails: a restore makes some thirty, and would never come to its end."""
+
 
 def main() -> int:
     """0 when every cut kept every promise and every mutant was noticed."""
@@ -23,7 +26,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     failures = 0
-    played = [*itertools.product(SCENARIOS.items(), (0, 7, 11, 37)), *itertools.product(REPLACING.items(), (0,))]
+    played = [*itertools.product(SCENARIOS.items(), (0, 7, 11, 37)), *itertools.product(REPLACING.items(), _SELDOM)]
     for (scenario, check), every in played:
         began, recording = time.monotonic(), record(scenario, fail_sync_every=every)
         done = sweep(recording, check, seed=asked.seed, share=asked.share)

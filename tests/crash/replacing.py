@@ -5,26 +5,28 @@ begins, what the store will hold after it, and when it has ended.
 """
 
 import asyncio
+import contextlib
 import itertools
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import adapter.store.engine
 from adapter.broker import Broker
+from adapter.core.commands import Send
 from adapter.store.backups import back_up_stopped
 from adapter.store.engine import Store
 from adapter.store.repairing import discard_repair, finish_repair, prepare_repair
-from adapter.store.replacing import KEPT, note_path
+from adapter.store.replacing import KEPT, finish_replacement, note_path
 from adapter.store.restoring import carry_out, discard_restore, plan_restore
 from shared.clock import Clock
-from shared.database import Tuning, is_damage
+from shared.database import SqliteError, Tuning, is_damage
 from shared.durable_files import sync_file
 from shared.problems import Problem
 from shared.strict_json import decode_object
@@ -33,6 +35,8 @@ from tests.crash.recording import settle_folders, tell
 from tests.support.factories import membership, policy, send
 from tests.support.mortal import copy_store
 from tests.support.store_hand import looking_at
+
+T = TypeVar("T")
 
 STORE = "adapter/store.db"
 _BACKUPS = "adapter/backups"
@@ -62,7 +66,9 @@ class Scenario:
         self._backups.mkdir(parents=True, mode=0o700)
         settle_folders(self._folder)
         asyncio.run(self._send())
-        backup = self._backups / back_up_stopped(self._store, self._backups, _now_us(), _nothing).name
+        backup = self._backups / _until_done(
+            lambda: back_up_stopped(self._store, self._backups, _now_us(), _nothing).name
+        )
         asyncio.run(self._send())
         self._restore(backup)
         lost = asyncio.run(self._send(settle=True))
@@ -74,20 +80,36 @@ class Scenario:
     async def _send(self, *, settle: bool = False) -> int:
         """A start, sends to each channel, and an end that leaves all in the log, or a stop; the first number."""
         store = _new_store(self._store)
-        await store.open()
+        await store.start()
         broker = Broker(store, Clock())
         first = next(self._numbers)
         for number, channel in zip(itertools.chain([first], self._numbers), _CHANNELS * _ROUNDS, strict=False):
-            receipt = await broker.ask(send(to=channel, payload={"n": number, "text": f"{number:04}" * 300}))
+            command = send(to=channel, payload={"n": number, "text": f"{number:04}" * 300})
+            receipt = await _answered(broker, command)
             self._tell(kind="sent", channel=channel, sequence=receipt.sequence, n=number)
         await broker.close()
         await (store.close() if settle else store.close_connections())
         return first
 
     def _restore(self, backup: Path) -> None:
-        plan = plan_restore(self._store, backup)
-        self._begin("restore", _read(backup))
-        carry_out(self._store, plan, _now_us(), _nothing)
+        def restore() -> None:
+            plan = plan_restore(self._store, backup)
+            self._begin("restore", _read(backup))
+            carry_out(self._store, plan, _now_us(), _nothing)
+
+        self._replace(restore)
+
+    def _replace(self, replacement: Callable[[], None]) -> None:
+        """Until it is done. One whose last sync has failed is, though it says that it has failed."""
+        before = _digest(self._store)
+        while True:
+            with contextlib.suppress(OSError, SqliteError):
+                replacement()
+                break
+            _until_done(lambda: finish_replacement(self._store))
+            if _digest(self._store) != before:
+                break
+            self._tell(kind="failed")
         self._tell(kind="ended")
 
     def _damage(self, number: int) -> None:
@@ -97,7 +119,7 @@ class Scenario:
         with self._store.open("r+b", buffering=0) as file:
             file.seek(at)
             file.write(b"\x05" * _PAGE)
-        sync_file(self._store)
+        _until_done(lambda: sync_file(self._store))
 
     def _repair(self, backup: Path) -> None:
         with tempfile.TemporaryDirectory(dir=self._folder) as elsewhere:
@@ -105,15 +127,34 @@ class Scenario:
             copy_store(self._store, trial)
             shutil.copyfile(*(each.with_name("store.db-reserved") for each in (self._store, trial)))
             finish_repair(trial, prepare_repair(trial, backup, _now_us(), _nothing, _CHANNELS), _now_us())
-            self._begin("repair", _read(trial))
-        finish_repair(self._store, prepare_repair(self._store, backup, _now_us(), _nothing, _CHANNELS), _now_us())
-        self._tell(kind="ended")
+            after = _read(trial)
+
+        def repair() -> None:
+            self._begin("repair", after)
+            finish_repair(self._store, prepare_repair(self._store, backup, _now_us(), _nothing, _CHANNELS), _now_us())
+
+        self._replace(repair)
 
     def _begin(self, why: str, after: _Held) -> None:
         self._tell(kind="began", why=why, after=sorted(after), sha256=_digest(self._store))
 
     def _tell(self, **promise: Any) -> None:
         tell(self._folder, promise)
+
+
+def _until_done(work: Callable[[], T]) -> T:
+    """Again where a sync was made to fail."""
+    while True:
+        with contextlib.suppress(OSError, SqliteError):
+            return work()
+
+
+async def _answered(broker: Broker, command: Send) -> Any:
+    """The receipt, asked for again while the store fails."""
+    while True:
+        with contextlib.suppress(Problem):
+            return await broker.ask(command)
+        await asyncio.sleep(0.01)
 
 
 def _now_us() -> int:
@@ -173,6 +214,10 @@ class _Told:
             self.before.append((promise, set(self.held)))
         elif promise["kind"] == "damaging":
             self.is_damaged = True
+        elif promise["kind"] == "failed":
+            if self.began is not None:
+                self.before.pop()
+            self.began = None
         else:
             self.held, self.began, self.is_damaged = self.after, None, False
 
@@ -248,12 +293,11 @@ def _given_twice(told: _Told, given: list[tuple[str, int]]) -> Iterator[str]:
 def _kept_faults(path: Path, before: list[tuple[dict[str, Any], _Held]]) -> Iterator[str]:
     """Each replacement has kept what it replaced: the damaged file as it was, and of a whole one every message."""
     for promise, held in before:
-        kept = [each / path.name for each in (path.parent / KEPT).glob(f"*-{promise['why']}")]
-        if len(kept) != 1 or not kept[0].exists():
-            yield f"the files of before the {promise['why']} are not kept"
-        elif _digest(kept[0]) != promise["sha256"]:
-            yield f"the file of before the {promise['why']} was changed"
-        elif promise["why"] == "restore" and not held <= _read(kept[0]):
+        kept = (each / path.name for each in (path.parent / KEPT).glob(f"*-{promise['why']}*"))
+        whole = [each for each in kept if each.exists() and _digest(each) == promise["sha256"]]
+        if len(whole) != 1:
+            yield f"the files of before the {promise['why']} are not kept as they were"
+        elif promise["why"] == "restore" and not held <= _read(whole[0]):
             yield f"the files of before the {promise['why']} lack messages"
 
 
