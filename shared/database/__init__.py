@@ -19,7 +19,7 @@ from shared.database.examination import describe_damage, doubt
 from shared.database.library import SQLITE_VERDICT, SQLITE_VERSION, SqliteError
 from shared.database.lock import LOCK_PATIENCE_SECONDS, StoreLock
 from shared.database.log_length import log_bytes, stuck_bytes
-from shared.database.log_mark import read_missing
+from shared.database.log_mark import is_gone, read_missing
 from shared.database.migrations import Migration, bring_forward, check_version, load_migrations
 from shared.database.opening import BUSY_STORE, QUIET_STORE, Tuning, open_database, open_reader, read_once
 from shared.database.page_file import PageFile
@@ -53,6 +53,7 @@ __all__ = [
     "give_back",
     "is_certain",
     "is_damage",
+    "is_gone",
     "library_checksums",
     "load_migrations",
     "log_bytes",

@@ -146,6 +146,17 @@ def read_missing(store: Path, connection: sqlite3.Connection) -> str | None:
     return LogMark(store).missing(connection) if CAN_MARK else None
 
 
+def is_gone(store: Path) -> bool:
+    """Whether a store in which commits were noted has no page, nor any in its log. Whoever has it open is not asked."""
+    mark, log = store.with_name(store.name + "-mark"), store.with_name(store.name + "-wal")
+    if not mark.exists() or not mark.stat().st_size or (store.exists() and store.stat().st_size):
+        return False
+    if not log.exists():
+        return True
+    with log.open("rb") as file:
+        return readable_bytes(file) == 0
+
+
 def _frames(connection: sqlite3.Connection) -> int:
     """Frames in the log, by the connection's own book."""
     frames: int = connection.execute("PRAGMA wal_checkpoint(NOOP)").fetchone()[1]

@@ -1,5 +1,5 @@
-"""Pages of zeros in the sidecar's store, which pass their checksums (`shared/database/zero_pages.py`): sought before
-it is opened, and where SQLite calls it malformed.
+"""Pages of zeros in the sidecar's store, which pass their checksums (`shared/database/zero_pages.py`), and a store
+without pages, which would pass for a new one: sought before it is opened, and where SQLite calls it malformed.
 
 SQLite itself notices one as soon as it reads it, except for the last page of a long row: then the row ends in zeros.
 Our long rows end in JSON and a time, which are held against that as they are read.
@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from shared.database import Damage, lost_pages
+from shared.database import Damage, is_gone, lost_pages
 
 _NAMED_MAX: Final = 10
 CUT: Final = "a row ends in zeros: a page of it is gone"
@@ -27,6 +27,11 @@ class LostPages:
 
     def refuse(self) -> None:
         """Raises `Damage` where there are any, and `OSError`; blocks for a second with some hundred megabytes."""
+        if is_gone(self._path):
+            raise Damage(
+                f"it is gone or empty, and commits were made in it, as {self._path.name}-mark tells: put the right "
+                "files back; where all that waited in it is to be given up, remove what begins with its name"
+            )
         if self._descriptor is None:
             with contextlib.suppress(FileNotFoundError):  # it is made in a moment
                 self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)

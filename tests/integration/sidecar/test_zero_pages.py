@@ -162,6 +162,22 @@ async def test_each_page_of_the_log(pristine: Path) -> None:
             await open_store(path).__aenter__()
 
 
+@pytest.mark.parametrize("how", ["empty", "gone"])
+async def test_a_store_without_pages_is_no_new_one(pristine: Path, how: str) -> None:
+    """One that was emptied or removed is refused, and left so: what waited in it is not given up without a word. Once
+    all of its files are gone, a new one is made."""
+    path = _zeroed(pristine, 1)
+    path.with_name(f"{path.name}-wal").unlink(missing_ok=True)
+    path.write_bytes(b"") if how == "empty" else path.unlink()
+    with pytest.raises(ConfigurationFault, match="gone or empty, and commits were made in it"):
+        await open_store(path).__aenter__()
+    assert path.exists() == (how == "empty")
+    for each in path.parent.glob(f"{path.name}*"):
+        each.unlink()
+    async with open_store(path) as store:
+        assert (await _questions(store))[0] == []
+
+
 async def test_a_sidecar_says_so(deployment: Deployment) -> None:
     """It does not start, and says which page it is."""
     async with deployment.sidecar() as client:
