@@ -36,7 +36,7 @@ def children_of(pid: int) -> list[int]:
 def test_quick_form_counts_right_and_leaves_nothing(short_folder, way):
     """Every workload is measured, every send is accounted for, and no file stays behind."""
     with start(short_folder, "--quick", "--json", "--via", way) as bench:
-        out, err = bench.communicate(timeout=100)
+        out, err = bench.communicate(timeout=200)
     assert bench.returncode == 0, out + err
     document = json.loads(out)
     assert document["ok"]
