@@ -32,6 +32,7 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("way", ["adapter", "sidecar"])
 def test_quick_form_counts_right_and_leaves_nothing(short_folder, way):
     """Every workload is measured, every send is accounted for, and no file stays behind."""
