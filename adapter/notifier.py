@@ -23,7 +23,6 @@ _log = logging.getLogger(__name__)
 _NOTICES_MAX: Final = 10
 """Read at once: with the largest of envelopes, a few mebibytes."""
 
-
 Tell = Callable[[Notice], Awaitable[None]]
 """Tells of one message; raises `NotToldError` when that did not succeed and is to be tried again."""
 
