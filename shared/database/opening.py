@@ -125,9 +125,14 @@ def _connect(path: Path, tuning: Tuning) -> sqlite3.Connection:
     connection: sqlite3.Connection = LIBRARY.connect(
         os.fspath(path), isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000
     )
-    for setting in (f"cache_size=-{tuning.cache_bytes // 1024}", "temp_store=MEMORY", "mmap_size=0"):
+    _limit_cache(connection, tuning)
+    for setting in ("temp_store=MEMORY", "mmap_size=0"):
         _ask(connection, setting)
     return connection
+
+
+def _limit_cache(connection: sqlite3.Connection, tuning: Tuning) -> None:
+    _ask(connection, f"cache_size=-{tuning.cache_bytes // 1024}")
 
 
 def _make(connection: sqlite3.Connection, tuning: Tuning) -> None:
@@ -135,6 +140,7 @@ def _make(connection: sqlite3.Connection, tuning: Tuning) -> None:
     if _ask(connection, "page_count") == 0:
         _ask(connection, f"page_size={_PAGE_BYTES}")
         _ask(connection, "auto_vacuum=INCREMENTAL")  # it can then be made smaller bit by bit
+        _limit_cache(connection, tuning)  # it was counted in pages of the size before, half as large
     for setting in (
         "journal_mode=WAL",
         "synchronous=FULL",

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -27,6 +28,7 @@ from shared.database import (
     open_database,
     transaction,
 )
+from shared.database.library import LIBRARY
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS item (n INTEGER PRIMARY KEY) STRICT;
@@ -76,6 +78,25 @@ async def test_a_commit_is_durable_by_its_settings(database: Database) -> None:
         return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
 
     assert await database.run(pragma) == ["wal", 2, 0, 8192, 64 * 1024 * 1024]
+
+
+def sqlite_bytes() -> int:
+    """What SQLite has allocated in this process (https://sqlite.org/c3ref/memory_highwater.html)."""
+    used = ctypes.CDLL(LIBRARY._sqlite3.__file__).sqlite3_memory_used
+    used.restype = ctypes.c_int64
+    found: int = used()
+    return found
+
+
+async def test_a_store_just_made_keeps_no_more_pages_than_its_cache(tmp_path: Path) -> None:
+    """The cache is bounded in bytes, though it was bounded before the size of a page was known."""
+    before = sqlite_bytes()
+    opened = await open_database(tmp_path / "store.db", "CREATE TABLE IF NOT EXISTS filler (bytes BLOB) STRICT;")
+    for _ in range(8):
+        await opened.run(lambda db: db.execute("INSERT INTO filler VALUES (zeroblob(1048576))").close())
+    grown = sqlite_bytes() - before
+    await opened.close()
+    assert grown < 1.25 * QUIET_STORE.cache_bytes
 
 
 async def test_the_files_are_private_from_birth(tmp_path: Path) -> None:
