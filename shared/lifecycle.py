@@ -70,8 +70,8 @@ async def _until_stopped(application: Application) -> None:
 
 
 async def _serve(application: Application, stop: asyncio.Event) -> None:
+    gc.set_threshold(_COLLECT_AFTER, 20, 50)  # now: an adapter loads what waits, and all of that stays
     async with application():
-        gc.set_threshold(_COLLECT_AFTER, 20, 50)
         gc.freeze()  # what start-up made lives as long as the process: full collections need not walk it
         await stop.wait()
 
