@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from bench.census import Census
 from bench.client import Connection, Response
@@ -122,42 +123,64 @@ class Consumer:
     """Seconds from each poll to the answer to its ack."""
     acked_ns: int = 0
     """When the newest ack was answered."""
+    _held: list[str] = field(default_factory=list)
+    _asked_ns: int = 0
 
     async def take(self, wait_seconds: float, count: int = POLL_MESSAGES_MAX) -> int:
-        """Poll once and ack what came; gives how many came."""
-        left_ns = time.perf_counter_ns()
-        asked = self.way.poll(self.agent, count, wait_seconds)
+        """Poll once and ack what came, in a request of its own; gives how many came."""
+        came = await self.receive(wait_seconds, count)
+        await self.settle()
+        return came
+
+    async def receive(self, wait_seconds: float, count: int = POLL_MESSAGES_MAX) -> int:
+        """Poll once, with the acks of what came last, as handlers of the Python client do; gives how many came."""
+        held, asked_ns = self._held, time.perf_counter_ns()
+        asked = self.way.poll(self.agent, count, wait_seconds, held)
         response = await self.connection.request(asked.wire)
         document = self.way.read(asked, response)
         if document.get("gaps"):
             raise Unexpected(f"{self.agent} was told of gaps: {document['gaps']}")
-        messages = document["messages"]
-        if not messages:
-            return 0
-        ack = self.way.ack(self.agent, [message["delivery_id"] for message in messages])
-        acked = await self.connection.request(ack.wire)
-        if len(self.way.read(ack, acked)["acked"]) != len(messages):
-            raise Unexpected(f"not every ack of {self.agent} was taken: {acked.body[:300]!r}")
-        self.batches.append((acked.received_ns - left_ns) / 1e9)
-        self.acked_ns = acked.received_ns
-        for message in messages:
+        if held:
+            self._acknowledged(document["acks"].get("answer"), response)
+        for message in document["messages"]:
             envelope = message["envelope"]
             key = envelope["idempotency_key"]
             self.census.arrived(self.agent, key, (envelope["to"], envelope["channel_sequence_id"]))
             self.arrivals.append(Arrival(key, response.received_ns))
-        return len(messages)
+        self._held, self._asked_ns = [message["delivery_id"] for message in document["messages"]], asked_ns
+        return len(self._held)
+
+    async def settle(self) -> None:
+        """Ack what is held, if anything is, in a request of its own."""
+        if self._held:
+            ack = self.way.ack(self.agent, self._held)
+            response = await self.connection.request(ack.wire)
+            self._acknowledged(self.way.read(ack, response), response)
 
     async def drain(self) -> None:
         """Take until nothing is left."""
-        while await self.take(0):
+        while await self.receive(0):
             pass
 
-    async def follow(self, sent: asyncio.Event) -> None:
-        """Take while others send, and after they have until a poll comes back empty."""
+    async def follow(self, sent: asyncio.Event, expected: int) -> None:
+        """Take while others send, and after they have until a poll comes back empty.
+
+        Once `expected` have come, acks do not wait for the answer to a poll, which then takes its time.
+        """
         while True:
             last = sent.is_set()
-            if not await self.take(_FOLLOW_SECONDS) and last:
+            came = await self.receive(_FOLLOW_SECONDS)
+            if len(self.arrivals) >= expected:
+                await self.settle()
+            if not came and last:
                 return
+
+    def _acknowledged(self, answer: dict[str, Any] | None, response: Response) -> None:
+        if answer is None or len(answer["acked"]) != len(self._held):
+            raise Unexpected(f"not every ack of {self.agent} was taken: {response.body[:300]!r}")
+        self.batches.append((response.received_ns - self._asked_ns) / 1e9)
+        self.acked_ns = response.received_ns
+        self._held = []
 
 
 @contextlib.asynccontextmanager

@@ -57,8 +57,8 @@ class Way(Protocol):
     def send(self, messages: Sequence[Message]) -> Request:
         """Send messages of one sender; more than one only where the way coalesces."""
 
-    def poll(self, agent: str, count: int, wait_seconds: float) -> Request:
-        """Ask for up to `count` messages."""
+    def poll(self, agent: str, count: int, wait_seconds: float, acks: Sequence[str] = ()) -> Request:
+        """Ask for up to `count` messages, and say that those of `acks` are processed."""
 
     def ack(self, agent: str, delivery_ids: Sequence[str]) -> Request:
         """Say that these are processed."""
@@ -94,9 +94,9 @@ class AdapterWay:
         keys = tuple(message.key for message in messages)
         return self.request(sender, "POST", MESSAGES_PATH, {"envelopes": envelopes}, keys)
 
-    def poll(self, agent: str, count: int, wait_seconds: float) -> Request:
+    def poll(self, agent: str, count: int, wait_seconds: float, acks: Sequence[str] = ()) -> Request:
         """See `Way`."""
-        return self.request(agent, "POST", POLL_PATH, {"wait": wait_seconds, "max": count})
+        return self.request(agent, "POST", POLL_PATH, _poll(count, wait_seconds, acks))
 
     def ack(self, agent: str, delivery_ids: Sequence[str]) -> Request:
         """See `Way`."""
@@ -143,9 +143,10 @@ class SidecarWay:
         wire = request_bytes("POST", "/v1/messages", encode(message.content))
         return Request(wire, message.sender, (message.key,))
 
-    def poll(self, agent: str, count: int, wait_seconds: float) -> Request:
+    def poll(self, agent: str, count: int, wait_seconds: float, acks: Sequence[str] = ()) -> Request:
         """See `Way`."""
-        return Request(request_bytes("GET", f"/v1/messages?wait={wait_seconds:g}&max={count}"), agent)
+        body = encode(_poll(count, wait_seconds, acks))
+        return Request(request_bytes("POST", "/v1/messages/receive", body), agent)
 
     def ack(self, agent: str, delivery_ids: Sequence[str]) -> Request:
         """See `Way`."""
@@ -163,6 +164,11 @@ class SidecarWay:
 
 
 WAYS: Final[dict[str, Callable[[Config], Way]]] = {AdapterWay.name: AdapterWay, SidecarWay.name: SidecarWay}
+
+
+def _poll(count: int, wait_seconds: float, acks: Sequence[str]) -> dict[str, Any]:
+    asked = {"wait": wait_seconds, "max": count}
+    return {**asked, "acks": {"delivery_ids": list(acks)}} if acks else asked
 
 
 def _success(response: Response) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from shared.names import direct_channel
 
 
 class Backlog(Workload):
-    """One receiver polls for 100 messages, acknowledges them in one request, and polls again."""
+    """One receiver polls for 100 messages, and acknowledges them with the poll for the next."""
 
     name = "W5"
-    about = "consume and ack a backlog in batches of up to 100; acked messages per second, latency per batch"
+    about = "consume a backlog in batches of up to 100, each acked with the next poll; latency from poll to ack"
     messages_default = 10_000
     messages_quick = 1_000
 

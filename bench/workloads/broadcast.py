@@ -38,7 +38,7 @@ class Broadcast(Workload):
             await asyncio.gather(*(one.drain() for one in team))
             with Timed(stage.deployment) as timed:
                 start_ns = time.perf_counter_ns()
-                following = [asyncio.create_task(one.follow(sent)) for one in team]
+                following = [asyncio.create_task(one.follow(sent, rounds * _IN_FLIGHT)) for one in team]
                 answered = await run_lanes(way, lanes, stage.seconds)
                 sent.set()
                 await asyncio.gather(*following)

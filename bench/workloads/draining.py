@@ -106,7 +106,7 @@ async def _send_beside(way: AdapterWay, census: Census, drained: asyncio.Event) 
     loop, sent = asyncio.get_running_loop(), asyncio.Event()
     async with consumer(way, PROBE, census) as taker:
         with quiet_collector():
-            following = asyncio.create_task(taker.follow(sent))
+            following = asyncio.create_task(taker.follow(sent, len(requests)))
             sending, start = list[asyncio.Task[Answered]](), loop.time()
             for number, request in enumerate(requests):
                 await asyncio.sleep(start + number / _BESIDE_PER_SECOND - loop.time())

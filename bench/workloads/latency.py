@@ -14,7 +14,7 @@ from shared.names import direct_channel
 
 
 class PacedLatency(Workload):
-    """One sender, one consumer that waits in a long-poll and acknowledges each message before it waits again."""
+    """One sender, one consumer that waits in a long-poll and acknowledges each message with the poll for the next."""
 
     name = "W3"
     about = "100 messages per second, from the send to its receipt by a waiting consumer"
@@ -30,7 +30,7 @@ class PacedLatency(Workload):
         async with connection(way, sender) as lane, consumer(way, SINK, census) as sink:
             await sink.drain()  # the way is open and the receiver known
             with Timed(stage.deployment) as timed:
-                following = asyncio.create_task(sink.follow(sent))
+                following = asyncio.create_task(sink.follow(sent, len(requests)))
                 answered = await send_paced(lane, requests, stage.seconds)
                 sent.set()
                 await following

@@ -8,8 +8,10 @@ from bench.client import Response
 from bench.messages import MESSAGE_BYTES, make_message
 from bench.ways import AdapterWay, SidecarWay, Unexpected
 from bench.workloads.throughput import lanes_of
+from shared.api import ReceiveRequest
 from shared.config import load
 from shared.keys import create_key, load_keyring
+from shared.link import PollRequest
 from shared.signing import ANSWER_HEADER, sign_answer, verify_envelope, verify_request
 from shared.strict_json import decode, encode
 
@@ -63,6 +65,16 @@ def test_an_answer_of_the_link_is_believed_only_when_signed(config):
     assert way.read(request, answer_to(request, body, right)) == {"messages": []}
     with pytest.raises(Unexpected, match="not signed"):
         way.read(request, answer_to(request, body, wrong))
+
+
+def test_a_poll_carries_acks_as_each_api_asks_for_it(config):
+    """What is measured is the trip that handlers of the client make: one for the acks and for the next messages."""
+    for way, model in ((AdapterWay(config), PollRequest), (SidecarWay(config), ReceiveRequest)):
+        head, _, body = way.poll("a", 7, 1.5, ["1.1.aa", "2.1.aa"]).wire.partition(b"\r\n\r\n")
+        asked = model.model_validate_json(body)
+        assert (asked.max, asked.wait, asked.acks.delivery_ids) == (7, 1.5, ["1.1.aa", "2.1.aa"])
+        assert model.model_validate_json(way.poll("a", 7, 1.5).wire.partition(b"\r\n\r\n")[2]).acks is None
+        assert head.startswith(b"POST ")
 
 
 @pytest.mark.parametrize("status", [302, 404, 503])
