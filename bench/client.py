@@ -45,6 +45,11 @@ class Connection(asyncio.Protocol):
         _, connection = await asyncio.get_running_loop().create_unix_connection(cls, str(path))
         return connection
 
+    @property
+    def closing(self) -> bool:
+        """Whether it has ended, or is about to: no request will be answered on it."""
+        return self._transport.is_closing()
+
     def request(self, wire: bytes) -> "asyncio.Future[Response]":
         """Send the bytes of one request; the future has its answer, or `ConnectionError` when there will be none."""
         if self._waiting is not None:

@@ -19,6 +19,7 @@ NOTES: Final = (
     "the deployment allows its senders 1,000,000 messages per second: the rate limit is checked and never met",
     "x in the row of a peer: ours by its figure in the same round; more is better, with ↓ (time, disk) less is better",
     "a peer is spoken to with its own Python client; server MB counts pages that its processes share once",
+    "bare and hops are a floor: the shape of ours without its promises, on the same packages, by the light client",
     "figures are medians over runs; repeats vary by about a tenth, so compare within one output",
 )
 

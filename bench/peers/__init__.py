@@ -2,6 +2,9 @@
 
 A send is answered when it is synced to the disk, and a receipt is acknowledged. Each is spoken to with its own Python
 client (`pip install multiclaw[bench]`), which costs more than the light one that speaks to ours: see `load cpu`.
+
+`bare` and `hops` are no other systems but a floor, on our own packages (`bench/bare`): they need nothing installed, and
+are spoken to with the light client.
 """
 
 import importlib
@@ -10,7 +13,7 @@ from typing import Final
 
 from bench.peers.base import Peer
 
-PEERS: Final = ("nats", "redis", "rabbitmq", "postgres")
+PEERS: Final = ("nats", "redis", "rabbitmq", "postgres", "bare", "hops")
 
 
 def find(name: str) -> Peer | str:

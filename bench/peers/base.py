@@ -67,6 +67,10 @@ class Peer(ABC):
     async def disconnect(self) -> None:
         """Let go of every connection, whether the server still answers or not; what sends and takes is made anew."""
 
+    def memory_mb(self) -> float:
+        """Memory of all that `start` began, in MB of 1,000,000 bytes (`Server.memory_mb`)."""
+        return self.process.memory_mb()
+
     async def stop(self) -> None:
         """Disconnect and end every process that `start` began, however far it came."""
         await self.disconnect()

@@ -26,7 +26,7 @@ async def restart(peer: Peer, messages: int) -> Measured:
     """Nothing stored may be lost: the backlog is consumed and counted at the end."""
     count = Count()
     await fill(peer, messages, count)
-    figures: Figures = {"server_mb": peer.process.memory_mb(), "disk_mb": _allocated_bytes(peer.folder) / 1e6}
+    figures: Figures = {"server_mb": peer.memory_mb(), "disk_mb": _allocated_bytes(peer.folder) / 1e6}
     await peer.process.kill()
     await peer.disconnect()
     start = time.perf_counter()
