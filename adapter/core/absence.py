@@ -11,7 +11,6 @@ from typing import Final
 from adapter.core.alarms import Alarm, AlarmKind
 from adapter.core.books import Books, Decide
 from adapter.core.commands import Snapshot
-from adapter.core.delivery import State
 from adapter.core.policy import Now
 from adapter.core.ports import StoreTransaction
 from shared.names import GOVERNOR
@@ -60,7 +59,7 @@ class Absence:
             self._save(store, now)
 
     def _look(self, agent: str, now_us: int) -> None:
-        waiting = any(delivery.state is State.QUEUED for delivery in self._books.mailbox(agent).live.values())
+        waiting = self._books.mailbox(agent).waits
         if not waiting or self._polls(agent):
             self._since.pop(agent, None)
             self._told.pop(agent, None)

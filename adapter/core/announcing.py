@@ -105,7 +105,7 @@ class Announcing:
         if mailbox is None:
             return {}
         seen_us = self._books.last_seen.get(agent)
-        return {"unread": len(mailbox.live), "last_seen": None if seen_us is None else iso(seen_us)}
+        return {"unread": mailbox.depth, "last_seen": None if seen_us is None else iso(seen_us)}
 
 
 def _described(losses: Losses) -> dict[str, Any]:

@@ -32,6 +32,9 @@ class Changes:
         """Note what was changed; of what died, the record is made here, so in the same transaction."""
         for delivery in deliveries:
             place = delivery.message_id, delivery.recipient
+            earlier_object = self.deliveries.get(place)
+            if earlier_object is not None:  # packed since, and come up as another
+                delivery.stored = earlier_object.stored
             self.deliveries[place] = delivery
             if delivery.state is State.DEAD:
                 earlier = self.letter(place, store) if delivery.cycles > 1 else None

@@ -1,12 +1,13 @@
 """What can be asked of the exchange, and what it answers. Plain values: they cross from the loop to the writer."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.core.alarms import Alarm
 from adapter.core.appointment import Appointment
 from adapter.core.dead_letters import Filter
-from adapter.core.delivery import Delivery
+from adapter.core.delivery import Delivery, Waiting
 from adapter.core.losses import NO_LOSSES, Losses
 from adapter.core.membership import NOBODY, FileState, Standing, TopologyVersion
 from adapter.core.replay_job import ReplayJob
@@ -314,6 +315,7 @@ class ScheduledSend:
 class Snapshot:
     """What the exchange needs to know of the store when it starts.
 
+    `live` are the live deliveries in commit order, read once, while the transaction of the snapshot is open.
     `floors` are how far retention has come, `trusted_us` the wall time it trusted last, None before the first, and
     `forgotten_us` before when messages were forgotten: they and their keys are gone.
     `topologies` are the open proposals, and the versions that were in force since the file was last known to say one,
@@ -323,7 +325,7 @@ class Snapshot:
     last_message_id: int
     last_accepted_at_us: int
     sequences: dict[str, int]
-    live: list[Delivery]
+    live: Iterable[Delivery | Waiting]
     floors: dict[Lane, int] = field(default_factory=dict)
     trusted_us: int | None = None
     forgotten_us: int = 0

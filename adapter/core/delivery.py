@@ -5,7 +5,7 @@ This file owns the states and the table of transitions. What is not in the table
 
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Final, Optional
+from typing import Final, NamedTuple, Optional
 
 
 class State(IntEnum):
@@ -61,6 +61,17 @@ REASONS: Final[dict[Event, str]] = {
 """Why a delivery is dead, by the event that killed it (promise 6)."""
 
 
+class Waiting(NamedTuple):
+    """A delivery to which nothing has happened since it was queued: the first fields of `Delivery`, which are all that
+    there is to know of it."""
+
+    message_id: int
+    recipient: str
+    order_key: int
+    critical: bool
+    expires_at_us: int | None
+
+
 @dataclass(slots=True, eq=False)
 class Delivery:
     """One message for one recipient. Times are steady microseconds.
@@ -91,6 +102,13 @@ class Delivery:
     batch: int = 0
     cycles: int = 0
     stored: bool = False
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """All of it, where nothing has happened to it yet."""
+        if self.state is not State.QUEUED or self.handovers or self.cycles:
+            return None
+        return Waiting(self.message_id, self.recipient, self.order_key, self.critical, self.expires_at_us)
 
     def move(self, event: Event) -> None:
         """Take the transition of `event`; an illegal one raises `ValueError` and changes nothing."""

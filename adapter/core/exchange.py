@@ -7,13 +7,14 @@ away and made anew from the store, so that memory never runs ahead of the disk.
 Its parts decide, each in a file of its own; here they are put together.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from adapter.core.absence import Absence
 from adapter.core.announcing import Announcing
 from adapter.core.books import Books, Decide, Part
 from adapter.core.commands import Command, HandedOver, Send, SendBatch, Snapshot, Tick
-from adapter.core.delivery import Delivery, State
+from adapter.core.delivery import Delivery, State, Waiting
 from adapter.core.enrolling import Enrolling
 from adapter.core.handing import Handing
 from adapter.core.inbox import Inbox
@@ -117,7 +118,7 @@ class Exchange:
 
     def depths(self) -> dict[str, int]:
         """Live deliveries per agent."""
-        return {agent: len(mailbox.live) for agent, mailbox in self._books.mailboxes.items()}
+        return {agent: mailbox.depth for agent, mailbox in self._books.mailboxes.items()}
 
     @property
     def pruning(self) -> PruningFigures:
@@ -138,11 +139,17 @@ class Exchange:
         for part in self._parts:
             part.tick(store, now)
 
-    def _load(self, live: list[Delivery], now: Now) -> None:
+    def _load(self, live: Iterable[Delivery | Waiting], now: Now) -> None:
         mailboxes = self._books.mailboxes
         for delivery in live:
-            self._clamp(delivery, now.steady_us)
-            mailboxes.setdefault(delivery.recipient, Mailbox(delivery.recipient)).add(delivery)
+            mailbox = mailboxes.get(delivery.recipient)
+            if mailbox is None:
+                mailbox = mailboxes[delivery.recipient] = Mailbox(delivery.recipient)
+            if isinstance(delivery, Waiting):
+                mailbox.wait(delivery)
+            else:
+                self._clamp(delivery, now.steady_us)
+                mailbox.add(delivery)
 
     def _clamp(self, delivery: Delivery, now_us: int) -> None:
         """A stored deadline was read off an earlier process's clock: it may lie no further off than it ever could."""

@@ -35,7 +35,7 @@ class Inbox:
         mailbox, changes = self._books.mailbox(GOVERNOR), self._books.changes
         read = []
         for message_id in mark.message_ids:
-            delivery = mailbox.live.get(message_id) or changes.delivery((message_id, GOVERNOR), store)
+            delivery = mailbox.find(message_id) or changes.delivery((message_id, GOVERNOR), store)
             if delivery is None or delivery.state is State.DEAD:
                 continue
             if delivery.state is not State.ACKED:

@@ -3,24 +3,35 @@
 Deliveries of one order key form a line, in commit order. A delivery may be handed out only when it heads its line or
 stands behind others of the same hand-over (promise 3). Lines are linked lists, so every act costs the same however
 long the queue is; the heaps are lazy: what they name is checked when it comes up.
+
+What waits behind the first hundreds is packed (`backlog.py`). It is newer than all that are objects, and comes up, from
+the front, where it may be handed out or where something happens to it.
 """
 
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Final
 
-from adapter.core.delivery import Delivery, Event, State
+from adapter.core.backlog import CHUNK, Backlog
+from adapter.core.delivery import Delivery, Event, State, Waiting
+
+OBJECTS_MIN: Final = 2 * CHUNK
+"""So many deliveries are objects before one is packed: a hand-over, and the next while that is out."""
 
 _SLACK: Final = 64
 """How many outdated entries a heap may hold beyond twice its live ones before it is made anew."""
 
 
 class Mailbox:
-    """The queue of one recipient. Methods give back what they changed, for the store."""
+    """The queue of one recipient. Methods give back what they changed, for the store.
+
+    `live` are those that are objects, by message.
+    """
 
     def __init__(self, recipient: str) -> None:
         self.recipient = recipient
         self.live: dict[int, Delivery] = {}
+        self._backlog = Backlog(recipient)
         self._in_order = True
         self._tails: dict[int, Delivery] = {}
         self._ready: list[int] = []
@@ -29,8 +40,58 @@ class Mailbox:
         self._expiries: list[tuple[int, int]] = []
         self._batch = 0
 
+    @property
+    def depth(self) -> int:
+        """How many are alive."""
+        return len(self.live) + len(self._backlog)
+
+    @property
+    def waits(self) -> bool:
+        """Whether one is queued."""
+        return bool(self._backlog) or any(delivery.state is State.QUEUED for delivery in self.live.values())
+
     def add(self, delivery: Delivery) -> None:
-        """Put a new or reloaded delivery at the end of its line."""
+        """Put a new or reloaded delivery at the end of its line. One that is packed comes up as another object."""
+        waiting = delivery.waiting
+        if waiting is not None and self._is_far:
+            self._pack(waiting)
+            return
+        self._bring_up_to(delivery.message_id)
+        self._join(delivery)
+
+    def wait(self, waiting: Waiting) -> None:
+        """Put one at the end of its line that has a row, and nothing else."""
+        if self._is_far:
+            self._pack(waiting)
+        else:
+            self._join(Delivery(*waiting, stored=True))
+
+    def find(self, message_id: int) -> Delivery | None:
+        """The live delivery of a message, to do something with it."""
+        self._bring_up_to(message_id)
+        return self.live.get(message_id)
+
+    @property
+    def _is_far(self) -> bool:
+        return bool(self._backlog) or len(self.live) >= OBJECTS_MIN
+
+    def _pack(self, waiting: Waiting) -> None:
+        self._backlog.append(waiting)
+        if waiting.expires_at_us is not None:
+            self._watch_expiry(waiting.expires_at_us, waiting.message_id)
+
+    def _bring_up(self) -> list[Delivery]:
+        """Make objects of the first few of the backlog."""
+        brought = [Delivery(*waiting, stored=True) for waiting in self._backlog.pop()]
+        for delivery in brought:
+            self._join(delivery)
+        return brought
+
+    def _bring_up_to(self, message_id: int) -> None:
+        while self._backlog and self._backlog.oldest() <= message_id:
+            self._bring_up()
+
+    def _join(self, delivery: Delivery) -> None:
         tail = self._tails.get(delivery.order_key)
         if tail is not None:
             tail.after, delivery.before = delivery, tail
@@ -44,6 +105,7 @@ class Mailbox:
         delivery.failures = delivery.lease_until_us = delivery.not_before_us = delivery.batch = 0
         delivery.solo = False
         delivery.detail = None
+        self._bring_up_to(delivery.message_id)
         before, after = self._tails.get(delivery.order_key), None
         while before is not None and before.message_id > delivery.message_id:
             before, after = before.before, before
@@ -72,7 +134,12 @@ class Mailbox:
         handed: list[Delivery] = []
         expired: list[Delivery] = []
         self.wake(now_us)
-        while self._ready and len(handed) < count:
+        while len(handed) < count:
+            if not self._ready:
+                if not self._goes_on(handed):
+                    break
+                self._bring_up()
+                continue
             delivery = self.live.get(self._ready[0])
             if delivery is None or not self._may_leave(delivery, now_us):
                 heappop(self._ready)
@@ -111,6 +178,8 @@ class Mailbox:
 
     def close(self) -> list[Delivery]:
         """Its recipient is no agent any more: what waits and what is out is dead, in commit order."""
+        while self._backlog:
+            self._bring_up()
         ended = list(self.live.values())
         for delivery in ended:
             self._end(delivery, Event.REMOVE)
@@ -162,7 +231,7 @@ class Mailbox:
         """Those that wait and whose time has run out: dead now. One in its receiver's hands is left there."""
         expired = []
         while self._expiries and self._expiries[0][0] <= now_us:
-            delivery = self.live.get(heappop(self._expiries)[1])
+            delivery = self.find(heappop(self._expiries)[1])
             if delivery is not None and delivery.state is State.QUEUED:
                 self._end(delivery, Event.EXPIRE)
                 expired.append(delivery)
@@ -178,8 +247,16 @@ class Mailbox:
         if not self._in_order:  # something was revived since: a job revives hundreds, and nobody asks in between
             self.live = dict(sorted(self.live.items()))
             self._in_order = True
-        queued = (d for d in self.live.values() if d.state is State.QUEUED and not d.critical)
-        return next(queued, None)
+        oldest = next((d for d in self.live.values() if d.state is State.QUEUED and not d.critical), None)
+        while oldest is None and self._backlog:
+            oldest = next((d for d in self._bring_up() if not d.critical), None)
+        return oldest
+
+    def _goes_on(self, handed: list[Delivery]) -> bool:
+        """Whether what is packed may leave with those handed out: where nothing of its line is an object, or one of
+        them is in front of it. At most as many lines are looked at as have objects, and one."""
+        lines = self._backlog.lines
+        return any(key not in self._tails for key in lines) or any(each.order_key in lines for each in handed)
 
     def _may_leave(self, delivery: Delivery, now_us: int) -> bool:
         if delivery.state is not State.QUEUED or delivery.not_before_us > now_us:
@@ -227,16 +304,16 @@ class Mailbox:
         if delivery.not_before_us:
             heappush(self._later, (delivery.not_before_us, delivery.message_id))
         if delivery.expires_at_us is not None:
-            self._watch_expiry(delivery.expires_at_us, delivery)
+            self._watch_expiry(delivery.expires_at_us, delivery.message_id)
         heappush(self._ready, delivery.message_id)
         if len(self._ready) > 2 * len(self.live) + _SLACK:
             self._ready = sorted(self.live)  # sheds what was settled while its recipient did not poll
 
-    def _watch_expiry(self, expires_at_us: int, delivery: Delivery) -> None:
-        heappush(self._expiries, (expires_at_us, delivery.message_id))
-        if len(self._expiries) > 2 * len(self.live) + _SLACK:  # settled long before their time
-            mortal = ((d.expires_at_us, d.message_id) for d in self.live.values() if d.state is State.QUEUED)
-            self._expiries = sorted((at, message_id) for at, message_id in mortal if at is not None)
+    def _watch_expiry(self, expires_at_us: int, message_id: int) -> None:
+        heappush(self._expiries, (expires_at_us, message_id))
+        if len(self._expiries) > 2 * self.depth + _SLACK:  # settled long before their time
+            queued = [*(d for d in self.live.values() if d.state is State.QUEUED), *self._backlog]
+            self._expiries = sorted((d.expires_at_us, d.message_id) for d in queued if d.expires_at_us is not None)
 
     def _end(self, delivery: Delivery, event: Event) -> None:
         delivery.move(event)

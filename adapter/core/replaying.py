@@ -141,7 +141,7 @@ class Replaying:
         mailbox = self._books.mailboxes.get(recipient)
         if mailbox is None:
             return BATCH_MAX
-        return max(0, max(1, self._books.policy.queue.queue_max // _SPARED) - len(mailbox.live))
+        return max(0, max(1, self._books.policy.queue.queue_max // _SPARED) - mailbox.depth)
 
     def _keep(self, job: ReplayJob, store: StoreTransaction) -> ReplayJob:
         """Remember a job as it is now, and forget those that ended long ago."""

@@ -51,7 +51,7 @@ class Reviving:
         if mailbox is None:
             detail = f"{replay.recipient!r} is no agent any more. Resolve it, or replay it once that is one again."
             raise Problem("unknown-recipient", detail)
-        limits, depth = self._policy.queue, len(mailbox.live)
+        limits, depth = self._policy.queue, mailbox.depth
         if depth >= limits.queue_max + (limits.critical_reserve if delivery.critical else 0):
             detail = f"The queue of {replay.recipient!r} holds {depth} messages, and a replay evicts none; retry later."
             raise Problem("queue-full", detail, retry_after=RETRY_AFTER_FULL_SECONDS)

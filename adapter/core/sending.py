@@ -115,7 +115,7 @@ class Sending:
         books, limits = self._books, self._books.policy.queue
         stored = books.places.give(send, send.envelope, store, now)
         for recipient in books.topology.recipients(send.channel, send.sender):
-            depth = 0 if recipient == ADAPTER else len(books.mailboxes[recipient].live)
+            depth = 0 if recipient == ADAPTER else books.mailboxes[recipient].depth
             fits = depth < limits.queue_max + limits.critical_reserve
             verdict = Verdict.ADMIT if fits else Verdict.DEAD_ON_ARRIVAL
             self._deliver(send, stored.message_id, recipient, verdict, store, now)
@@ -186,7 +186,7 @@ class Sending:
             return Verdict.ADMIT
         mailbox = self._books.mailboxes[recipient]
         limits = self._books.policy.queue
-        depth = len(mailbox.live)
+        depth = mailbox.depth
         evictable = depth >= limits.queue_max and mailbox.oldest_evictable() is not None
         verdict = limits.admit(depth, critical=critical, evictable=evictable)
         if verdict is Verdict.REFUSE_SEND:
@@ -222,7 +222,7 @@ class Sending:
                 d.recipient,
                 d.state.word,
                 d.reason,
-                len(books.mailboxes[d.recipient].live) if d.recipient in books.mailboxes else 0,
+                books.mailboxes[d.recipient].depth if d.recipient in books.mailboxes else 0,
                 books.last_seen.get(d.recipient),
             )
             for d in current

@@ -104,8 +104,8 @@ SELECT id, sequence, envelope FROM messages WHERE id > ? ORDER BY id LIMIT ?
 SELECT accepted_at_us FROM messages ORDER BY id DESC LIMIT 1
 
 -- name: live_deliveries
-SELECT message_id, recipient_id, state, order_key, critical, handovers, failures, solo, expires_at_us,
-       lease_until_us, not_before_us, token, reason, detail, result, cycles
+SELECT message_id, recipient_id, order_key, critical, expires_at_us,
+       state + handovers + failures + cycles + solo + lease_until_us + not_before_us
 FROM deliveries INDEXED BY deliveries_live WHERE state < 2 ORDER BY message_id, recipient_id
 
 -- name: find_sends

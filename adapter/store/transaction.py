@@ -1,13 +1,13 @@
 """`StoreTransaction` on SQLite: additions gather and are written in few multi-row statements at the end."""
 
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from adapter.core.alarms import Alarm
 from adapter.core.appointment import AppointmentState
 from adapter.core.commands import NewMessage, ScheduledSend, Snapshot, StoredSend
 from adapter.core.dead_letters import DeadLetter, Filter
-from adapter.core.delivery import Delivery, State
+from adapter.core.delivery import Delivery, State, Waiting
 from adapter.core.membership import TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
@@ -277,13 +277,12 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
     last_message_id = connection.execute(SQL["last_message_id"]).fetchone()[0] or 0
     newest = connection.execute(SQL["last_accepted_at"]).fetchone()
     sequences = {name: last for _, name, last in connection.execute(SQL["channels"])}
-    live = [_delivery(row, names) for row in connection.execute(SQL["live_deliveries"])]
     trusted_us, forgotten_us = connection.execute(SQL["retention_clock"]).fetchone() or (None, 0)
     return Snapshot(
         last_message_id=last_message_id,
         last_accepted_at_us=newest[0] if newest else 0,
         sequences=sequences,
-        live=live,
+        live=_read_live(connection, names),
         tallies=dict(read_tally(row) for row in connection.execute(SQL["tallies"])),
         open_dead_letters=connection.execute(SQL["count_open_dead_letters"]).fetchone()[0],
         last_seen={names.agent_names[agent_id]: seen_us for agent_id, seen_us in connection.execute(SQL["last_seen"])},
@@ -297,6 +296,20 @@ def load_snapshot(connection: sqlite3.Connection, names: Names) -> Snapshot:
         appointments=read_appointments(connection, names),
         losses=read_losses(connection, names),
     )
+
+
+def _read_live(connection: sqlite3.Connection, names: Names) -> Iterator[Delivery | Waiting]:
+    """The live deliveries in commit order. To most nothing has happened, and there may be a hundred thousand: only of
+    the others is the whole row read.
+    """
+    for message_id, recipient_id, order_key, critical, expires_at_us, happened in connection.execute(
+        SQL["live_deliveries"]
+    ):
+        if happened:
+            row = connection.execute(SQL["find_delivery"], (message_id, recipient_id)).fetchone()
+            yield _delivery(row, names)
+        else:
+            yield Waiting(message_id, names.agent_names[recipient_id], order_key, bool(critical), expires_at_us)
 
 
 def _delivery(row: Row, names: Names) -> Delivery:

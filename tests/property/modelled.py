@@ -1,7 +1,9 @@
 """An exchange beside its model: groups of commands, what must come of each, and what must hold after each group."""
 
+import contextlib
 import json
 
+import hypothesis.strategies as st
 from hypothesis.stateful import initialize, invariant
 
 from adapter.core.commands import Ack, Claim, Extend, GiveBack, Nack, Replay, Resolve, Send, Sent, Tick, Unpark
@@ -14,11 +16,13 @@ from tests.property.steps import CountedMachine
 from tests.support.clock import us
 from tests.support.engines import ENGINES
 from tests.support.factories import START_US, now, policy, topology
+from tests.support.packing import packing
 
 RECIPIENTS = {"product": ("pm", "engineering", "qa"), "platform": ("pm", "engineering", "adapter"), "@qa": ("qa",)}
 AGENTS = ["pm", "engineering", "qa"]
 TOPOLOGY = topology(tuple(AGENTS))
 GROUP_MAX = 6
+OBJECTS_MIN = st.sampled_from([1, 1, 2, 100])
 
 
 class ModelledMachine(CountedMachine):
@@ -26,9 +30,11 @@ class ModelledMachine(CountedMachine):
 
     engine_name = "memory"
 
-    @initialize()
-    def start(self):
-        """An empty store."""
+    @initialize(objects_min=OBJECTS_MIN)
+    def start(self, objects_min):
+        """An empty store; most mailboxes pack all but the first of what waits."""
+        self.early = contextlib.ExitStack()
+        self.early.enter_context(packing(objects_min))
         self.engine = ENGINES[self.engine_name]()
         self.seconds = 0.0
         self.tickets = 0
@@ -54,6 +60,7 @@ class ModelledMachine(CountedMachine):
         """Let the engine go."""
         if hasattr(self, "engine"):
             self.engine.close()
+            self.early.close()
 
     def _load(self):
         self.exchange = Exchange(self._topology(), self.engine.snapshot(), self.policy, self._now())

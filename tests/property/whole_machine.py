@@ -25,7 +25,7 @@ from adapter.core.routing import Topology
 from shared.config import Agent, Channel, Membership
 from shared.topology import AgentsChange, ChannelsChange, MembersChange, TopologyChange
 from tests.property.exchange_machine import ExchangeMachine, channels, indexes, more
-from tests.property.modelled import AGENTS, RECIPIENTS
+from tests.property.modelled import AGENTS, OBJECTS_MIN, RECIPIENTS
 from tests.support.clock import us
 from tests.support.factories import send
 
@@ -50,12 +50,12 @@ _RETURN = TopologyChange(
 class WholeMachine(ExchangeMachine):
     """Everything. `away` tells whether the guest has left."""
 
-    @initialize()
-    def start(self):
+    @initialize(objects_min=OBJECTS_MIN)
+    def start(self, objects_min):
         """The file says who is there."""
         self.away = False
         self.ended = []
-        super().start()
+        super().start(objects_min)
         self._ask(TakeFile(_membership()))
         self._load()
 

@@ -3,6 +3,7 @@
 import contextlib
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 from adapter.core.commands import Command, Snapshot
@@ -55,7 +56,8 @@ class SqliteEngine:
 
     def snapshot(self) -> Snapshot:
         """See `Engine`."""
-        return load_snapshot(self.connection, self.names)
+        snapshot = load_snapshot(self.connection, self.names)
+        return replace(snapshot, live=list(snapshot.live))
 
     def close(self) -> None:
         """See `Engine`."""

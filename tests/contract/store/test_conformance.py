@@ -108,7 +108,7 @@ def test_saving_again_replaces(engine):
     with engine.begin() as store:
         store.save_deliveries([row])
         assert fields_of(store.find_delivery(1, "qa")) == fields_of(row)
-    assert len(engine.snapshot().live) == 1
+    assert len(list(engine.snapshot().live)) == 1
 
 
 def test_what_is_saved_does_not_follow_the_object(engine):
