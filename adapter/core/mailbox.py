@@ -73,7 +73,7 @@ class Mailbox:
 
     @property
     def _is_far(self) -> bool:
-        return bool(self._backlog) or len(self.live) >= OBJECTS_MIN
+        return len(self.live) >= OBJECTS_MIN or bool(self._backlog)
 
     def _pack(self, waiting: Waiting) -> None:
         self._backlog.append(waiting)
