@@ -7,7 +7,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from shared.database import BUSY_STORE, SQLITE_VERSION, open_database
+from bench.adapter_store import open_store
+from shared.database import SQLITE_VERSION
 
 
 def machine_facts(folder: Path) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def machine_facts(folder: Path) -> dict[str, Any]:
 
 async def store_facts(store: Path) -> dict[str, Any]:
     """How the processes open their stores: `synchronous` belongs to a connection, so it is read from one made alike."""
-    database = await open_database(store, "", BUSY_STORE)
+    database = await open_store(store)
     try:
         return await database.run(_pragmas)
     finally:

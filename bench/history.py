@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import orjson
 
+from bench.adapter_store import open_store, stored_envelope, to_column
 from bench.deployment import CannotRun
 from shared.clock import Clock
-from shared.database import BUSY_STORE, open_database, transaction
+from shared.database import transaction
 from shared.envelope import ADAPTER_FIELDS, content_sha256
 from shared.identifiers import uuid7
 from shared.keys import Key
@@ -43,7 +44,7 @@ async def fill_history(store: Path, count: int, key: Key, tell: Callable[[str], 
             f"{count:,} messages take up to {count * _BYTES_PER_MESSAGE / 1e9:.0f} GB, and {store.parent} has "
             f"{free_bytes / 1e9:.0f} GB; store fewer or choose another folder with --dir"
         )
-    database = await open_database(store, "", BUSY_STORE)
+    database = await open_store(store)
     try:
         pattern = await database.run(lambda connection: _Pattern(connection, key))
         while pattern.newest < count:
@@ -64,7 +65,7 @@ class _Pattern:
         self._message = _row(connection, "messages", "id", self.newest)
         self._delivery = _row(connection, "deliveries", "message_id", self.newest)
         self._sequence = int(self._message["sequence"])
-        stored = orjson.loads(self._message["envelope"])
+        stored = orjson.loads(stored_envelope(self._message["envelope"]))
         self._set_by_adapter = {name: stored[name] for name in stored if name in ADAPTER_FIELDS}
         self._content = {name: value for name, value in stored.items() if name not in ADAPTER_FIELDS}
         self._key, self._clock = key, Clock()
@@ -97,7 +98,7 @@ class _Pattern:
             "content_sha256": content_sha256(content),
             "accepted_at_us": now_us,
             "task_id": task,
-            "envelope": encode({**content, **self._set_by_adapter, **places}),
+            "envelope": to_column(encode({**content, **self._set_by_adapter, **places})),
         }
         return message, {**self._delivery, "message_id": self.newest}
 

@@ -9,16 +9,16 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from adapter.core.page_scan import SLICE_PAGES
+from adapter.store.envelopes import read_stored
 from adapter.store.queries import SQL
 from adapter.store.replacing import note_path
 from adapter.store.startup import check_live_part
 from adapter.store.witness import check_complete, check_present, read_witness
 from shared.database import Damage, PageFile, describe_damage, is_damage, read_missing, read_once, refuse_copy
 from shared.problems import Problem
-from shared.strict_json import decode_object
 
 _ROWS_AT_ONCE: Final = 500
 _FAULTS_MAX: Final = 100
@@ -121,7 +121,6 @@ def _messages(connection: sqlite3.Connection) -> Iterator[tuple[int, int, bytes]
 
 def _is_at(envelope: bytes, sequence: int) -> bool:
     try:
-        document: dict[str, Any] = decode_object(bytes(envelope))
-    except Problem:
+        return read_stored(envelope).get("channel_sequence_id") == sequence
+    except (Damage, Problem):
         return False
-    return document.get("channel_sequence_id") == sequence

@@ -32,11 +32,12 @@ def read_inbox(connection: sqlite3.Connection, names: Names, after: int, limit: 
     given = (key, after, limit) if unread else (names.agent_ids[GOVERNOR], key, after, limit)
     page: list[Letter] = []
     size = 0
-    for position, sequence, state, envelope in connection.execute(SQL[statement], given):
-        size += len(envelope)
+    for position, sequence, state, column in connection.execute(SQL[statement], given):
+        letter = Letter(position, sequence, State(state), stored_envelope(column))
+        size += len(letter.envelope)
         if page and size > _PAGE_BYTES_MAX:
             break
-        page.append(Letter(position, sequence, State(state), stored_envelope(envelope)))
+        page.append(letter)
     return page
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import orjson
 
 from adapter.core.dead_letters import DeadLetter, Filter, history_document, read_history
-from adapter.store.envelopes import stored_envelope
+from adapter.store.envelopes import read_stored, stored_envelope
 from adapter.store.names import Names
 from adapter.store.queries import SQL
 from adapter.store.rows import Row
@@ -92,8 +92,8 @@ def read_letter(
 
 
 def _buried(row: Row, names: Names) -> Buried:
-    channel_id, sequence, sender_id, task_id, kind = row[_OF_THE_LETTER : _OF_THE_LETTER + 5]
-    letter = read_dead_letter(row, names)
+    channel_id, sequence, sender_id, task_id, envelope = row[_OF_THE_LETTER:]
+    letter, kind = read_dead_letter(row, names), read_stored(envelope)["type"]
     return Buried(letter, names.channel_names[channel_id], sequence, names.agent_names[sender_id], task_id, kind)
 
 

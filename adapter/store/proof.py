@@ -6,17 +6,18 @@ from typing import Any
 
 from adapter.core.expiry import ends_at_us
 from adapter.core.routing import order_key
+from adapter.store.envelopes import read_stored
+from shared.database import Damage
 from shared.envelope import ADAPTER_FIELDS, content_sha256
 from shared.problems import Problem
-from shared.strict_json import decode_object
 from shared.times import iso
 
 
 def read_envelope(message: sqlite3.Row) -> dict[str, Any] | None:
     """The envelope of a row, or `None` for bytes that are none."""
     try:
-        return decode_object(bytes(message["envelope"]))
-    except (Problem, TypeError, ValueError):
+        return read_stored(message["envelope"])
+    except (Damage, Problem, TypeError, ValueError):
         return None
 
 

@@ -24,3 +24,6 @@ SCHEMA: Final = _text("schema.sql")
 SQL: Final = _load(_text("queries.sql"))
 REPAIR_SQL: Final = _load(_text("repair.sql"))
 MIGRATIONS: Final = load_migrations("adapter.store")
+
+READABLE: Final = frozenset({0, 1, 2})
+"""Versions with the tables of this schema, whose rows can be taken over one by one; 0 where a store does not say."""

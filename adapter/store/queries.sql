@@ -223,7 +223,7 @@ VALUES {rows}
 -- name: open_dead_letters
 SELECT l.message_id, l.recipient_id, l.cycles, l.closure, l.closed_at_us, l.note, l.history,
        l.replaced_channel_id, l.replaced_sequence,
-       m.channel_id, m.sequence, m.sender_id, m.task_id, json_extract(CAST(m.envelope AS TEXT), '$.type')
+       m.channel_id, m.sequence, m.sender_id, m.task_id, m.envelope
 FROM dead_letters AS l INDEXED BY dead_letters_open CROSS JOIN messages AS m ON m.id = l.message_id
 WHERE l.closure IS NULL AND (l.message_id, l.recipient_id) > (?, ?)
   AND l.recipient_id = coalesce(?, l.recipient_id)
@@ -234,7 +234,7 @@ ORDER BY l.message_id, l.recipient_id LIMIT ?
 -- name: dead_letter_at
 SELECT l.message_id, l.recipient_id, l.cycles, l.closure, l.closed_at_us, l.note, l.history,
        l.replaced_channel_id, l.replaced_sequence,
-       m.channel_id, m.sequence, m.sender_id, m.task_id, json_extract(CAST(m.envelope AS TEXT), '$.type'), m.envelope
+       m.channel_id, m.sequence, m.sender_id, m.task_id, m.envelope
 FROM messages AS m CROSS JOIN dead_letters AS l ON l.message_id = m.id
 WHERE m.channel_id = ? AND m.sequence = ? AND l.recipient_id = ?
 
@@ -363,8 +363,7 @@ SELECT id FROM scheduled INDEXED BY scheduled_cancelled WHERE standing = 'cancel
 DELETE FROM scheduled INDEXED BY scheduled_cancelled WHERE standing = 'cancelled' AND id <= ?
 
 -- name: list_scheduled
-SELECT number, sender_id, idempotency_key, deliver_at_us, standing, channel_id, accepted_at_us, reason, detail,
-       json_extract(CAST(envelope AS TEXT), '$.type'), json_extract(CAST(envelope AS TEXT), '$.task_id')
+SELECT number, sender_id, idempotency_key, deliver_at_us, standing, channel_id, accepted_at_us, reason, detail, envelope
 FROM scheduled INDEXED BY scheduled_by_time
 WHERE standing <> 'cancelled' AND (deliver_at_us, number) > (?, ?) AND sender_id = coalesce(?, sender_id)
 ORDER BY deliver_at_us, number LIMIT ?

@@ -20,7 +20,7 @@ from adapter.store.full_check import check_everything
 from adapter.store.jump import Loss, leave_word, read_losses, record_loss
 from adapter.store.names import Names
 from adapter.store.proof import is_proven
-from adapter.store.queries import MIGRATIONS, REPAIR_SQL, SCHEMA, SQL
+from adapter.store.queries import MIGRATIONS, READABLE, REPAIR_SQL, SCHEMA, SQL
 from adapter.store.rebuilt_deliveries import Deliveries
 from adapter.store.rebuilt_rows import KEYED, counted_messages, insert_rows, statement, table_columns
 from adapter.store.replacing import KEPT
@@ -29,7 +29,7 @@ from adapter.store.salvage import Row, Salvage, Step
 from shared.database import QUIET_STORE, Damage, SqliteError, open_database
 from shared.database.backup import connect_copy
 from shared.database.library import LIBRARY
-from shared.database.migrations import newest, version_of
+from shared.database.migrations import version_of
 from shared.durable_files import sync_file
 from shared.lost_ranges import LostRange as Recorded
 from shared.names import ADAPTER
@@ -122,7 +122,7 @@ def _connect_backup(backup: Path | None) -> sqlite3.Connection:
     """The backup, which was verified; or an empty database where there is none, or one of another version."""
     if backup is not None:
         connection = connect_copy(backup)
-        if (version_of(connection) or newest(MIGRATIONS)) == newest(MIGRATIONS):
+        if version_of(connection) in READABLE:
             connection.row_factory = LIBRARY.Row
             return connection
         connection.close()

@@ -17,6 +17,7 @@ from adapter.core.delivery import State
 from adapter.core.membership import Standing
 from adapter.core.repair_losses import Holes
 from adapter.core.routing import Topology
+from adapter.store.envelopes import read_stored
 from adapter.store.proof import delivery_constants
 from adapter.store.queries import REPAIR_SQL, SQL
 from adapter.store.rebuilt_rows import counted_messages, insert_rows, statement, table_columns
@@ -24,7 +25,6 @@ from adapter.store.salvage import Row, Salvage, Step
 from adapter.store.topologies import read_topologies_that_count
 from shared.limits import PROCESSED_SECONDS_MIN
 from shared.names import ADAPTER
-from shared.strict_json import decode_object
 from shared.times import MICROSECONDS
 
 REDELIVERED_MAX: Final = 2_000
@@ -109,7 +109,7 @@ class Deliveries:
         message = self._target.execute(REPAIR_SQL["message_there"], (number,)).fetchone()
         if message is None:
             return [tuple(row) for row in rows]
-        constants = delivery_constants(_decoded(message[3]))
+        constants = delivery_constants(read_stored(message[3]))
         for row in rows:
             known = row["recipient_id"] in self._names and row["state"] in set(State)
             if not known or any(row[name] != constants[name] for name in _CONSTANT):
@@ -131,7 +131,7 @@ class Deliveries:
             message = self._target.execute(REPAIR_SQL["message_there"], (number,)).fetchone()
             if message is None:
                 continue
-            constants = delivery_constants(_decoded(message[3]))
+            constants = delivery_constants(read_stored(message[3]))
             rows = self._unverified(number)
             if not rows:
                 self._target.execute(REPAIR_SQL["note_unsure"], (number,))
@@ -200,8 +200,3 @@ def _is_history(text: str) -> bool:
         return bool(read_history(orjson.loads(text)))
     except (ValueError, TypeError):
         return False
-
-
-def _decoded(envelope: bytes) -> dict[str, Any]:
-    """Of a message that was proven."""
-    return decode_object(bytes(envelope))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from adapter.core.repair_losses import Holes
-from adapter.store.queries import MIGRATIONS, REPAIR_SQL, SCHEMA
+from adapter.store.queries import MIGRATIONS, READABLE, REPAIR_SQL, SCHEMA
 from adapter.store.rebuilt_rows import KEYED, statement
 from shared.database import Damage, SqliteError, is_damage, library_checksums, read_missing
 from shared.database.checksums import damaged_pages
@@ -91,7 +91,7 @@ class Salvage:
             if not _proves(error):
                 raise
             return None
-        if version and version != newest(MIGRATIONS):
+        if version not in READABLE:
             raise Damage(f"it is of version {version}, and only one of {newest(MIGRATIONS)} can be repaired")
         return lost
 

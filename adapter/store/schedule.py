@@ -6,7 +6,7 @@ from typing import Any
 
 from adapter.core.appointment import CANCELLED_KEPT_MAX, Appointment, AppointmentState
 from adapter.core.commands import ScheduledSend, Send
-from adapter.store.envelopes import read_stored
+from adapter.store.envelopes import read_stored, to_column
 from adapter.store.names import Names
 from adapter.store.queries import SQL
 from adapter.store.rows import Row
@@ -48,7 +48,7 @@ def scheduled_row(scheduled: ScheduledSend, names: Names) -> Row:
         send.rate_class,
         send.keep_forever,
         send.expires_at_us,
-        encode(send.envelope),
+        to_column(encode(send.envelope)),
     )
 
 
@@ -98,8 +98,11 @@ def list_scheduled(
     deliver_at_us, number = (-1, 0) if after is None else after
     sender_id = None if sender is None else names.agent_ids.get(sender, 0)
     rows = connection.execute(SQL["list_scheduled"], (deliver_at_us, number, sender_id, limit))
-    return [
-        Listed(read_appointment(row[:5], names), names.channel_names[channel_id], *rest)
-        for row in rows
-        for channel_id, *rest in [row[5:]]
-    ]
+    return [_listed(row, names) for row in rows]
+
+
+def _listed(row: Row, names: Names) -> Listed:
+    channel_id, accepted_at_us, reason, detail, column = row[5:]
+    appointment, envelope = read_appointment(row[:5], names), read_stored(column)
+    shown = envelope["type"], envelope.get("task_id")
+    return Listed(appointment, names.channel_names[channel_id], accepted_at_us, reason, detail, *shown)

@@ -12,7 +12,7 @@ from adapter.core.membership import TopologyVersion
 from adapter.core.replay_job import ReplayJob
 from adapter.core.retention import Lane, Retained
 from adapter.core.tallies import Tally
-from adapter.store.envelopes import stored_envelope
+from adapter.store.envelopes import stored_envelope, to_column
 from adapter.store.jump import read_losses
 from adapter.store.letters import letter_row, read_dead_letter
 from adapter.store.names import Names
@@ -86,7 +86,8 @@ class SqliteTransaction:
         """See `StoreTransaction`. A delivery without its message is a corrupt store."""
         found = {each: self._bodies[each] for each in message_ids if each in self._bodies}
         missing = [(each,) for each in message_ids if each not in found]
-        found.update((each, stored_envelope(body)) for each, body in read_rows(self._connection, "envelopes", missing))
+        rows = list(read_rows(self._connection, "envelopes", missing))  # whole: one that is damaged ends no statement
+        found.update((each, stored_envelope(column)) for each, column in rows)
         if len(found) < len(message_ids):
             raise sqlite3.DatabaseError(f"of messages {message_ids}, which have deliveries, some have no row")
         return found
@@ -268,7 +269,7 @@ class SqliteTransaction:
             send.keep_forever,
             send.envelope.get("task_id"),
             send.envelope.get("parent_task_id"),
-            message.envelope,
+            to_column(message.envelope),
         )
 
 

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from bench.adapter_store import open_store
 from bench.census import Census
 from bench.client import Connection, request_bytes
 from bench.deployment import SENDERS, SINK, Deployment
@@ -14,7 +15,7 @@ from bench.load import connection, consumer, count_sends, fill, prepare, run_lan
 from bench.timing import Timed
 from bench.workloads.base import Measured, Stage, Workload
 from bench.workloads.throughput import lanes_of
-from shared.database import open_database, transaction
+from shared.database import transaction
 from shared.names import direct_channel
 
 _PACED_MAX: Final = 1_000
@@ -83,7 +84,7 @@ async def _send(stage: Stage, census: Census) -> Figures:
 
 
 async def _make_old(store: Path) -> None:
-    database = await open_database(store, "")
+    database = await open_store(store)
 
     def unit(connection: sqlite3.Connection) -> None:
         with transaction(connection):

@@ -197,13 +197,15 @@ def _copy(source: sqlite3.Connection, partial: Path, seal: Seal, rest: Rest) -> 
         pause()
 
     with contextlib.closing(copy):
-        # The only statement on the source: it needs no transaction. One that reads would meet those of the units that
+        # The only statements on the source: they need no transaction. One that reads would meet those of the units that
         # ask the log for its length after a commit, which SQLite then refuses ("database table is locked").
         page_bytes = source.execute("PRAGMA page_size").fetchone()[0]
+        verifying = source.execute("PRAGMA checksum_verification").fetchone()
         # A copy that fails is thrown away whole, and one that succeeds is synced once.
         for setting in ("synchronous=OFF", "journal_mode=OFF", f"page_size={page_bytes}"):
             copy.execute(f"PRAGMA {setting}").fetchall()
-        copy.execute("CREATE TABLE first_page (n)")
+        if verifying is not None and verifying[0] == "1":  # else the checksums would overwrite the ends of full pages
+            copy.execute("CREATE TABLE first_page (n)")
         source.backup(copy, pages=_STEP_PAGES, progress=step, sleep=_BUSY_SECONDS)
         target = seal(copy)
         copy.execute("PRAGMA journal_mode=DELETE").fetchall()  # one file, whole by itself

@@ -8,8 +8,10 @@ from typing import Final
 
 _CORRUPT: Final = 11
 _NOTADB: Final = 26
-_IOERR_DATA: Final = 8202  # a page whose checksum is wrong (https://sqlite.org/rescode.html#ioerr_data)
 _PRIMARY: Final = 0xFF
+
+WRONG_CHECKSUM: Final = 8202
+"""The code of a page whose checksum is wrong (https://sqlite.org/rescode.html#ioerr_data)."""
 
 
 class Damage(Exception):  # noqa: N818 - what it is
@@ -18,7 +20,7 @@ class Damage(Exception):  # noqa: N818 - what it is
 
 def is_certain(error: BaseException) -> bool:
     """Whether `error` proves damage whatever the disk does meanwhile."""
-    return isinstance(error, Damage) or getattr(error, "sqlite_errorcode", None) == _IOERR_DATA
+    return isinstance(error, Damage) or getattr(error, "sqlite_errorcode", None) == WRONG_CHECKSUM
 
 
 def is_damage(error: BaseException) -> bool:
@@ -28,4 +30,4 @@ def is_damage(error: BaseException) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
     if not isinstance(code, int):
         return isinstance(error, Damage)
-    return code == _IOERR_DATA or code & _PRIMARY in {_CORRUPT, _NOTADB}
+    return code == WRONG_CHECKSUM or code & _PRIMARY in {_CORRUPT, _NOTADB}

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from shared.config import ConfigurationFault
 from shared.database.backup import write_backup
 from shared.database.connection import transaction
+from shared.database.damage import WRONG_CHECKSUM, Damage
+from shared.database.library import SqliteError
 
 FIRST: Final = 1
 
@@ -113,5 +115,19 @@ def bring_forward(connection: sqlite3.Connection, schema: str, migrations: Seque
 def _back_up(connection: sqlite3.Connection, path: Path, version: int) -> None:
     """Once: after a crash between two steps the first copy is still the store as it was."""
     target = path.with_name(f"{path.name}-version-{version}")
-    if not target.exists():
+    if target.exists():
+        return
+    try:
         write_backup(connection, target)
+    except SqliteError:
+        _look_for_damage(connection)
+        raise
+
+
+def _look_for_damage(connection: sqlite3.Connection) -> None:
+    """A copy that fails does not say of which kind its error was: raise `Damage`, or what SQLite raises, for pages with
+    wrong checksums."""
+    said = connection.execute("PRAGMA quick_check").fetchall()
+    wrong = [line for (line,) in said if f"error code={WRONG_CHECKSUM}" in line]
+    if wrong:
+        raise Damage("; ".join(wrong))

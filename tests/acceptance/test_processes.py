@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.database import open_database
+from shared.database import load_migrations, open_database
 from shared.limits import UNIX_PATH_BYTES_MAX
 from tests.support.deployment import Deployment, ServerProcess, health, until
 
@@ -172,10 +172,11 @@ async def test_a_store_that_is_newer_than_the_program_is_refused(deployment: Dep
     first = await (deployment.start_adapter() if is_adapter else deployment.start_sidecar(name))
     assert await first.stop() == 0
     path = deployment.config.adapter_store if is_adapter else deployment.config.sidecar_store(name)
-    database = await open_database(path, "")
+    migrations = load_migrations(f"{'adapter' if is_adapter else 'sidecar'}.store")
+    database = await open_database(path, "", migrations=migrations)
     await database.run(lambda connection: connection.execute("PRAGMA user_version=99").fetchall())
     await database.settle()
     await database.close()
     before = path.read_bytes()
-    assert "of version 99, and this program knows 1" in await refusal(deployment, name)
+    assert f"of version 99, and this program knows {2 if is_adapter else 1}" in await refusal(deployment, name)
     assert path.read_bytes() == before

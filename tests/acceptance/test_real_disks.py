@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.agent_client import AgentClient
 from tests.support.deployment import QUICK, Deployment, health, until
-from tests.support.factories import new_key
+from tests.support.factories import new_key, noise
 from tests.support.loop_disk import LoopDisk, why_not
 
 REASON = why_not()
@@ -42,7 +42,7 @@ async def _start(deployment: Deployment) -> None:
 
 
 async def _sent(agent: AgentClient, number: int, *statuses: int, size: int = 10) -> None:
-    answer = await agent.send("@qa", payload={"n": number, "text": "x" * size}, idempotency_key=new_key())
+    answer = await agent.send("@qa", payload={"n": number, "text": noise(0, size)}, idempotency_key=new_key())
     assert answer.status in statuses, answer.document
     if answer.status >= 500:
         assert answer.document["type"] in {"store-unavailable", "adapter-unreachable"}
@@ -142,12 +142,13 @@ async def test_a_full_disk(deployment: Deployment, disk: LoopDisk) -> None:
     """Sends are refused, nothing is lost, both start on it, and when there is room again all work on by themselves."""
     await _start(deployment)
     accepted: list[int] = []
+    text = noise(0, 200_000)
     async with _agent(deployment, "pm") as pm:
         for number in range(4):
             await _sent(pm, number, 201)
         disk.fill()
         for number in range(4, 400):
-            sent = {"payload": {"n": number, "text": "x" * 200_000}, "idempotency_key": new_key()}
+            sent = {"payload": {"n": number, "text": text}, "idempotency_key": new_key()}
             answer = await pm.send("@qa", **sent)
             accepted.append(number)
             if answer.status not in (201, 202):

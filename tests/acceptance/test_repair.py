@@ -15,11 +15,13 @@ from tests.acceptance.test_cli import MULTICLAW
 from tests.support.census import Census, take_census
 from tests.support.deployment import Deployment, ServerProcess, health, until
 from tests.support.described import DescribedClient
+from tests.support.factories import noise
 from tests.support.link_client import LinkClient
-from tests.support.store_hand import reading
+from tests.support.store_hand import as_sent, reading
 
 PAGE = 8192
 BATCHES, BATCH = 16, 50
+TEXT = noise(0, 1_800)
 STAGES = ("repairing/damaged.db", "repairing/new.db")
 BY_THE_ADAPTER = ("@human-governor", "platform")
 
@@ -32,7 +34,7 @@ async def fill(deployment: Deployment) -> None:
     async with LinkClient(deployment.config.adapter_socket, deployment.keyring("pm")) as pm:
         for batch in range(BATCHES):
             to = "@qa" if batch % 2 else "product"
-            texts = [{"n": [batch, n], "text": "x" * 1_800} for n in range(BATCH)]
+            texts = [{"n": [batch, n], "text": TEXT} for n in range(BATCH)]
             outcomes = await pm.submit(*(pm.envelope(to, payload=each) for each in texts))
             assert {outcome["code"] for outcome in outcomes} == {201}
     await adapter.stop()
@@ -131,7 +133,7 @@ def told_to_the_governor(path: Path) -> str:
             "SELECT m.envelope FROM messages AS m JOIN channels AS c ON c.id = m.channel_id "
             "WHERE c.name = '@human-governor'"
         )
-        return " ".join(bytes(envelope).decode() for (envelope,) in rows)
+        return " ".join(as_sent(envelope).decode() for (envelope,) in rows)
 
 
 def break_message(path: Path, text: str) -> None:
@@ -146,7 +148,7 @@ async def test_what_a_repair_has_lost_reaches_its_receivers(short_folder: Path) 
     """A human accepts it; every receiver is told which numbers are lost, through its sidecar and before what comes
     behind them; those that are there arrive, once, and the next one has the next number."""
     async with Deployment(short_folder, {"health_poll_seconds": 0.05}) as deployment:
-        path, texts = deployment.config.adapter_store, [f"{n:04}" * 400 for n in range(12)]
+        path, texts = deployment.config.adapter_store, [noise(n, 1_600) for n in range(12)]
         adapter = await deployment.start_adapter()
         link = deployment.config.adapter_socket
         async with LinkClient(link, deployment.keyring("pm")) as pm:

@@ -34,7 +34,7 @@ from tests.support.clock import START_SECONDS
 from tests.support.deployment import Deployment
 from tests.support.factories import policy, topology
 from tests.support.link_client import LinkClient
-from tests.support.store_hand import looking_at, unsoundness
+from tests.support.store_hand import as_sent, looking_at, unsoundness
 
 STORE = "adapter/store.db"
 _ACKED, _DEAD = 2, 3
@@ -252,7 +252,7 @@ def _sent_faults(connection: sqlite3.Connection, promise: dict[str, Any], last: 
     if row is None:
         yield f"{where} was acknowledged and is gone"
         return
-    envelope = decode_object(bytes(row[1]))
+    envelope = decode_object(as_sent(row[1]))
     if (envelope["idempotency_key"], envelope["payload"]) != (promise["key"], promise["payload"]):
         yield f"{where} has other content"
     if last.get(promise["channel"], 0) < promise["sequence"]:

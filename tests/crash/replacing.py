@@ -32,9 +32,9 @@ from shared.problems import Problem
 from shared.strict_json import decode_object
 from tests.crash.mutants import mutated
 from tests.crash.recording import settle_folders, tell
-from tests.support.factories import membership, policy, send
+from tests.support.factories import membership, noise, policy, send
 from tests.support.mortal import copy_store
-from tests.support.store_hand import looking_at
+from tests.support.store_hand import as_sent, looking_at
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Scenario:
         broker = Broker(store, Clock())
         first = next(self._numbers)
         for number, channel in zip(itertools.chain([first], self._numbers), _CHANNELS * _ROUNDS, strict=False):
-            command = send(to=channel, payload={"n": number, "text": f"{number:04}" * 300})
+            command = send(to=channel, payload={"n": number, "text": noise(number, 1_200)})
             receipt = await _answered(broker, command)
             self._tell(kind="sent", channel=channel, sequence=receipt.sequence, n=number)
         await broker.close()
@@ -115,7 +115,7 @@ class Scenario:
     def _damage(self, number: int) -> None:
         """Of the page in the store's file that holds this message, which no backup has."""
         self._tell(kind="damaging")
-        at = self._store.read_bytes().index(f"{number:04}".encode() * 100) // _PAGE * _PAGE
+        at = self._store.read_bytes().index(noise(number, 1_200).encode()) // _PAGE * _PAGE
         with self._store.open("r+b", buffering=0) as file:
             file.seek(at)
             file.write(b"\x05" * _PAGE)
@@ -180,7 +180,7 @@ def _read(path: Path) -> _Held:
 
 
 def _own(rows: Any) -> _Held:
-    messages = ((channel, sequence, decode_object(bytes(envelope))) for channel, sequence, envelope in rows)
+    messages = ((channel, sequence, decode_object(as_sent(envelope))) for channel, sequence, envelope in rows)
     return {(channel, sequence, each["payload"]["n"]) for channel, sequence, each in messages if "n" in each["payload"]}
 
 

@@ -1,6 +1,8 @@
 """Things with defaults: a test names only what matters to it."""
 
 import itertools
+import random
+import string
 from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
@@ -42,6 +44,12 @@ def new_key() -> str:
 def keyring(agent: str = "pm", secret: bytes = b"k" * 32) -> Keyring:
     """A keyring of one key."""
     return Keyring(agent, (Key(f"{agent}-1", secret),))
+
+
+def noise(number: int, size: int) -> str:
+    """The text of that number: nothing makes it shorter, and what stands in a file is found by it."""
+    chance = random.Random(number)
+    return "".join(chance.choices(string.ascii_letters + string.digits, k=size))
 
 
 def envelope(sender: str = "pm", to: str = "product", **fields: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import rfc8785
 
-from tests.support.store_hand import reading
+from tests.support.store_hand import as_sent, reading
 
 STATES = {0: "queued", 1: "leased", 2: "acked", 3: "dead"}
 
@@ -151,7 +151,7 @@ def read_store(path: Path) -> StoreView:
         by_message[message_id].append(tuple(rest))
     stored = [
         StoredMessage(
-            number, channels[channel][0], sequence, agents[sender], _uuid(key), at, json.loads(envelope),
+            number, channels[channel][0], sequence, agents[sender], _uuid(key), at, json.loads(as_sent(envelope)),
             {agents[recipient]: state for recipient, state, _, _ in by_message[number]},
             tuple(_row_faults(agents, by_message.pop(number, []))),
         )

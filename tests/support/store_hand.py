@@ -8,6 +8,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import lz4.block
+
 from shared.database import library_checksums
 from shared.database.library import LIBRARY
 from shared.database.log_mark import LogMark
@@ -21,6 +23,11 @@ def reading(path: Path) -> contextlib.closing[sqlite3.Connection]:
     """
     connection: sqlite3.Connection = LIBRARY.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
     return contextlib.closing(connection)
+
+
+def as_sent(column: bytes) -> bytes:
+    """The envelope of a row, by the words of its form and not by the adapter's code."""
+    return lz4.block.decompress(column[1:]) if column.startswith(b"\x01") else bytes(column)
 
 
 def unsoundness(connection: sqlite3.Connection) -> Iterator[str]:

@@ -28,7 +28,7 @@ from shared.names import GOVERNOR
 from shared.times import MICROSECONDS
 from tests.support.clock import SettableClock
 from tests.support.deployment import until
-from tests.support.factories import claim, membership, policy, send
+from tests.support.factories import claim, membership, noise, policy, send
 
 HOUR = 3_600
 
@@ -123,11 +123,11 @@ async def test_backups_are_made_by_themselves(bench):
 
 async def test_a_backup_holds_what_its_name_says_beside_sends(bench):
     """Each message up to its number, and none behind it, though sends go on all the time."""
-    await bench.send(300, payload={"text": "x" * 3_000})
+    await bench.send(300, payload={"text": noise(0, 3_000)})
 
     async def traffic():
         while True:
-            await bench.send(payload={"text": "y" * 3_000})
+            await bench.send(payload={"text": noise(1, 3_000)})
 
     sending = asyncio.create_task(traffic())
     try:
@@ -238,7 +238,7 @@ async def test_a_disk_with_too_little_room_is_left_alone(bench, monkeypatch):
 
 async def test_a_disk_that_becomes_full_in_the_middle_costs_the_backup_and_nothing_else(bench):
     """Nothing of it is left, and the store goes on."""
-    await bench.send(400, payload={"text": "x" * 5_000})
+    await bench.send(400, payload={"text": noise(0, 5_000)})
     size = bench.path.stat().st_size + bench.path.with_name("store.db-wal").stat().st_size
     await bench.store._writer.settle()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -256,7 +256,7 @@ async def test_a_disk_that_becomes_full_in_the_middle_costs_the_backup_and_nothi
 
 async def test_a_copy_that_is_not_right_never_counts(bench, monkeypatch):
     """It is verified before it has its name: a page that was written wrong is found, and nothing is left."""
-    await bench.send(50, payload={"text": "x" * 5_000})
+    await bench.send(50, payload={"text": noise(0, 5_000)})
     write = adapter.store.backups.stamp_copy
 
     def spoil(copy):
@@ -279,7 +279,7 @@ async def test_the_end_of_the_process_gives_a_backup_up(tmp_path, monkeypatch, s
     monkeypatch.setattr(shared_backup(), "_REST_SECONDS_MIN", 0.05)
     async with contextlib.AsyncExitStack() as stack:
         bench = await stack.enter_async_context(Bench(tmp_path).open())
-        await bench.send(500, payload={"text": "x" * 9_000})
+        await bench.send(500, payload={"text": noise(0, 9_000)})
         reached = asyncio.Event()
         loop = asyncio.get_running_loop()
         verify = shared_backup().verify_backup
@@ -310,7 +310,7 @@ def shared_backup():
 
 async def test_a_store_that_fails_gives_a_backup_up_and_makes_it_later(bench, monkeypatch):
     """The connection is closed only after the copy has let go of it."""
-    await bench.send(300, payload={"text": "x" * 9_000})
+    await bench.send(300, payload={"text": noise(0, 9_000)})
     monkeypatch.setattr(shared_backup(), "_REST_SECONDS_MIN", 0.02)
     before = bench.keeper.ask().attempts
     await until(lambda: (bench.keeper.state().running or SimpleNamespace(bytes=0)).bytes > 0, "it copies")

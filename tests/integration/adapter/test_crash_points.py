@@ -20,7 +20,7 @@ from shared.problems import Problem
 from tests.support.clock import SettableClock, us
 from tests.support.factories import START_US, claim, membership, policy, send
 from tests.support.mortal import copy_store, make_mortal
-from tests.support.store_hand import reading
+from tests.support.store_hand import as_sent, reading
 
 QUEUE_MAX = 2
 WINDOW_SECONDS = 10
@@ -178,7 +178,7 @@ def shown(path):
         letters = db.execute("SELECT closure, cycles FROM dead_letters WHERE message_id = 1").fetchall()
         assert len(letters) <= 1
         (untold,) = db.execute("SELECT coalesce(sum(untold), 0) FROM tallies").fetchone()
-        envelopes = [orjson.loads(bytes(body)) for (body,) in db.execute("SELECT envelope FROM messages")]
+        envelopes = [orjson.loads(as_sent(body)) for (body,) in db.execute("SELECT envelope FROM messages")]
         (deaths,) = db.execute("SELECT coalesce(sum(cycles), 0) FROM dead_letters").fetchone()
         resent = [envelope for envelope in envelopes if "replaces" in envelope]
         assert [letter for letter, _ in letters].count("resent") == len(resent)

@@ -18,7 +18,7 @@ from multiclaw.cli.exits import UNAVAILABLE, Exit
 from shared.clock import Clock
 from shared.config import load
 from shared.database import StoreLock, library_checksums, page_file
-from tests.support.factories import claim, membership, policy, send
+from tests.support.factories import claim, membership, noise, policy, send
 from tests.support.mortal import copy_store
 
 PAGE = 8192
@@ -38,7 +38,7 @@ async def filled(path, *, settled=True):
     await store.open()
     broker = Broker(store, Clock())
     for n in range(MESSAGES):
-        await broker.ask(send(to="@qa" if n % 3 else "product", payload={"n": n, "text": f"{n:04}" * 300}))
+        await broker.ask(send(to="@qa" if n % 3 else "product", payload={"n": n, "text": noise(n, 1_200)}))
     await broker.ask(claim("qa", 10))
     await broker.close()
     if not settled:

@@ -15,7 +15,7 @@ from shared.clock import Clock
 from shared.database import library_checksums
 from shared.problems import Problem
 from shared.times import MICROSECONDS
-from tests.support.factories import membership, policy, send
+from tests.support.factories import membership, noise, policy, send
 from tests.support.mortal import copy_store
 
 PAGE = 8192
@@ -35,7 +35,7 @@ async def fill(path, messages=200):
     await store.open()
     broker = Broker(store, Clock())
     for n in range(messages):
-        await broker.ask(send(to="@qa" if n % 3 else "product", payload={"n": n, "text": f"{n:04}" * 300}))
+        await broker.ask(send(to="@qa" if n % 3 else "product", payload={"n": n, "text": noise(n, 1_200)}))
     await broker.close()
     await store.close()
 
@@ -179,7 +179,7 @@ async def test_the_witness_is_never_ahead_of_the_store(tmp_path):
     await broker.ask(send())
     await store._writer.run(lambda db: db.execute(f"PRAGMA max_page_count={path.stat().st_size // PAGE}"))
     with pytest.raises(Problem, match="store-unavailable"):
-        await broker.ask(send(payload={"text": "x" * 900_000}))
+        await broker.ask(send(payload={"text": noise(0, 900_000)}))
     assert store.committed() == 1
     await broker.close()
     await store.close()

@@ -23,11 +23,11 @@ from shared.names import GOVERNOR
 from shared.problems import Problem
 from tests.integration.adapter.conftest import Link
 from tests.support.deployment import health, until
-from tests.support.factories import membership, policy, send
+from tests.support.factories import membership, noise, policy, send
 from tests.support.store_hand import reading
 
 MEBIBYTE = 1024 * 1024
-TEXT = {"text": "x" * 50_000}
+TEXT = {"text": noise(0, 50_000)}
 FOR_EVER = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
 
 

@@ -21,7 +21,7 @@ from shared.database import QUIET_STORE, library_checksums, page_file
 from shared.database.checksums import damaged_pages
 from tests.support.census import take_census
 from tests.support.clock import SettableClock
-from tests.support.factories import claim, membership, policy, send
+from tests.support.factories import claim, membership, noise, policy, send
 from tests.support.mortal import copy_store
 from tests.support.store_hand import reading
 
@@ -54,7 +54,7 @@ async def live(path, messages=MESSAGES, *, first=0):
     await store.open()
     broker = Broker(store, Clock())
     for n in range(first, first + messages):
-        await broker.ask(send(to="@qa" if n % 3 else "product", payload={"n": n, "text": f"{n:04}" * 300}))
+        await broker.ask(send(to="@qa" if n % 3 else "product", payload={"n": n, "text": noise(n, 1_200)}))
     for agent in ("qa", "pm"):
         handed = await broker.ask(claim(agent, 12))
         await broker.ask(Ack(agent, tuple(each.delivery_id for each in handed[:4]), {}))
@@ -255,13 +255,13 @@ async def test_a_message_that_only_the_backup_has(filled):
     before = take_census(filled)
     pristine = filled.with_name("pristine.db")
     copy_store(filled, pristine)
-    start = page_of(filled, b"0030" * 300)
+    start = page_of(filled, noise(30, 1_200).encode())
     harm(filled, *range(start + 200, start + PAGE - 200, 64))
     end = await repaired(filled, before=before, backup=backup)
     assert 1 <= end.details["from_backup"] <= 6
     copy_store(pristine, filled)
     shutil.rmtree(filled.parent / KEPT)
-    start = page_of(filled, f"{MESSAGES + 10:04}".encode() * 300)
+    start = page_of(filled, noise(MESSAGES + 10, 1_200).encode())
     harm(filled, *range(start + 200, start + PAGE - 200, 64))
     content = filled.read_bytes()
     fault, (end,) = await outcome(filled, backup=backup)
@@ -269,7 +269,7 @@ async def test_a_message_that_only_the_backup_has(filled):
     lost = {(each["channel"], n) for each in end.details["lost"] for n in range(each["from"], each["to"] + 1)}
     assert 1 <= len(lost) <= 6
     for place in lost:
-        assert b"%04d" % (MESSAGES + 10) in b"".join(before.messages[place] for place in lost), place
+        assert noise(MESSAGES + 10, 1_200).encode() in b"".join(before.messages[place] for place in lost), place
     assert filled.read_bytes() == content
 
 

@@ -22,7 +22,7 @@ from shared.clock import Clock
 from shared.config import load
 from shared.database import StoreLock, library_checksums, page_file
 from tests.support.census import take_census
-from tests.support.factories import membership, policy, send
+from tests.support.factories import membership, noise, policy, send
 from tests.support.mortal import copy_store
 from tests.support.store_hand import reading
 
@@ -39,7 +39,7 @@ async def fill(path, messages=MESSAGES):
     await store.open()
     broker = Broker(store, Clock())
     for n in range(messages):
-        await broker.ask(send(to="@qa" if n % 3 else "product", payload={"n": n, "text": f"{n:04}" * 300}))
+        await broker.ask(send(to="@qa" if n % 3 else "product", payload={"n": n, "text": noise(n, 1_200)}))
     await broker.ask(Tick())
     copy_store(path, path.with_name("killed.db"))
     await broker.close()
@@ -114,7 +114,7 @@ async def test_what_loses_something_is_done_when_it_is_accepted(deployment):
     """Told with channel and sequences, refused, and then done: all the rest is there, and numbers go on as before."""
     path = load(deployment).adapter_store
     before = take_census(path)
-    zero(path, path.read_bytes().index(b"0030" * 300) // PAGE * PAGE)
+    zero(path, path.read_bytes().index(noise(30, 1_200).encode()) // PAGE * PAGE)
     harmed = path.read_bytes()
     status, told = await repair(deployment)
     assert (status, path.read_bytes()) == (FAILED, harmed)
@@ -159,7 +159,7 @@ async def test_what_is_lost_is_recorded_for_its_receivers(deployment):
     names = []
     for _ in range(2):
         before, content = take_census(path).messages, path.read_bytes()
-        places = (content.find(b"%04d" % n * 300) for n in range(20, MESSAGES))
+        places = (content.find(noise(n, 1_200).encode()) for n in range(20, MESSAGES))
         zero(path, next(place for place in places if place > 0) // PAGE * PAGE)
         status, told = await repair(deployment, "--accept-loss", "--json")
         assert status == 0

@@ -12,11 +12,11 @@ from adapter.store.engine import Store
 from adapter.store.pruning import forget
 from shared.times import MICROSECONDS
 from tests.support.clock import SettableClock, us
-from tests.support.factories import membership, policy, send
+from tests.support.factories import membership, noise, policy, send
 
 DAY = 86_400.0
 AGES = RetentionPolicy(Ages(us(30 * DAY), None), {}, check_us=us(60), agree_us=us(DAY))
-TEXT = "x" * 7_000
+TEXT = noise(0, 7_000)
 
 
 class Kept:

@@ -17,7 +17,7 @@ from shared.database import QUIET_STORE, library_checksums, page_file
 from shared.problems import Problem
 from tests.integration.adapter.test_repair import PAGE, live, new_store, outcome
 from tests.support.census import take_census
-from tests.support.factories import send
+from tests.support.factories import noise, send
 from tests.support.mortal import copy_store
 
 FRAME, LOG_HEADER = PAGE + 24, 32
@@ -39,9 +39,11 @@ async def pristine(tmp_path, monkeypatch):
     path.parent.mkdir()
     store, broker = await live(path, MESSAGES)
     for size in (9_000, 18_000, 30_000):
-        await broker.ask(send(to="@qa", payload={"text": "z" * size}))
+        text = noise(size, size // 2)
+        await broker.ask(send(to="@qa", payload={"text": noise(size, size)}))
+        await broker.ask(send(to="@qa", payload={"text": text, "again": text}))  # which is packed, to half of it
     later = Clock().wall_us() + 3_600_000_000
-    await broker.ask(send(to="@qa", deliver_at_us=later, payload={"text": "s" * 20_000}))
+    await broker.ask(send(to="@qa", deliver_at_us=later, payload={"text": noise(0, 20_000)}))
     copy_store(path, path.with_name("killed.db"))
     await broker.close()
     await store.close()

@@ -102,3 +102,17 @@ def test_what_is_no_store_is_no_backup(tmp_path: Path) -> None:
     (tmp_path / "copy.db").write_text("no database")
     with pytest.raises(Damage, match="no SQLite database"):
         verify_backup(tmp_path / "copy.db")
+
+
+async def test_a_copy_of_a_store_without_checksums_is_whole(tmp_path: Path) -> None:
+    """A store of before, whose pages have no room for them, is copied as it is, also a large one."""
+    store, target = tmp_path / "store.db", tmp_path / "copy.db"
+    with contextlib.closing(sqlite3.connect(store)) as plain, plain:
+        plain.execute(SCHEMA)
+        plain.executemany("INSERT INTO item (more) VALUES (?)", [(os.urandom(1_000),) for _ in range(10_000)])
+    database = await open_database(store, SCHEMA)
+    rows = await database.run(lambda connection: connection.execute("SELECT * FROM item").fetchall())
+    await database.run(lambda connection: write_backup(connection, target))
+    await database.close()
+    with contextlib.closing(connect_copy(target)) as copy:
+        assert copy.execute("SELECT * FROM item").fetchall() == rows

@@ -11,12 +11,12 @@ import pytest
 from adapter.broker import Broker
 from adapter.store import engine
 from adapter.store.engine import Store
-from adapter.store.queries import SCHEMA
+from adapter.store.queries import MIGRATIONS, SCHEMA
 from shared.clock import Clock
 from shared.database import Tuning, is_damage, library_checksums, open_database, transaction
 from shared.database.checksums import RESERVED_BYTES, damaged_pages
 from shared.database.header import read_header
-from tests.support.factories import claim, membership, policy, send
+from tests.support.factories import claim, membership, noise, policy, send
 from tests.support.mortal import copy_store
 
 PAGE = 8192
@@ -39,7 +39,7 @@ async def fill_adapter(path):
     await store.open()
     broker = Broker(store, Clock())
     for n in range(MESSAGES):
-        await broker.ask(send(to="@qa" if n % 3 else "product", payload={"n": n, "text": f"{n:04}" * 200}))
+        await broker.ask(send(to="@qa" if n % 3 else "product", payload={"n": n, "text": noise(n, 800)}))
     await broker.ask(claim("qa", 10))
     await broker.close()
     return store
@@ -74,7 +74,8 @@ def everything(connection):
 async def look(path, schema, *, verify=True):
     """What a start-up and a full read give: the digest, or `refused`. Raises what proves nothing."""
     try:
-        database = await open_database(path, schema, SMALL_LOG)
+        migrations = MIGRATIONS if schema == SCHEMA else ()
+        database = await open_database(path, schema, SMALL_LOG, migrations)
     except Exception as error:
         if not is_damage(error):
             raise
